@@ -1,0 +1,1 @@
+"""The environments: Gymnasium, vector, text and tools, over one simulator."""

@@ -1,0 +1,174 @@
+"""Text in, action or named failure out; one JSON object a turn.
+
+    {"action": "ask", "finding": "..."}        {"action": "commit", "decision": "..."}
+
+The parser is total, guesses nothing and repairs nothing. The simulator speaks in user turns, so
+that roles strictly alternate: prompt (user), action (assistant), reply (user), action, ...
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal, TypedDict
+
+from clinical_envs.belief import InfoState
+from clinical_envs.errors import InvalidArgument
+from clinical_envs.simulator import Action, Ask, Commit, Encounter, Invalid
+from clinical_envs.task import Task
+
+MAX_ACTION_CHARS = 2_000
+REASONS = {
+    "empty": "the turn is empty",
+    "too_long": f"longer than {MAX_ACTION_CHARS} characters",
+    "not_json": "not one JSON object and nothing else",
+    "not_an_object": "JSON, but not an object",
+    "duplicate_key": "a key stands twice",
+    "unknown_key": "a key that the action does not have",
+    "missing_key": "a key is missing",
+    "not_text": "a value is not text",
+    "unknown_action": 'action is neither "ask" nor "commit"',
+    "unknown_finding": "no such finding",
+    "unknown_decision": "no such decision",
+}
+_ARGUMENT = {"ask": "finding", "commit": "decision"}
+
+
+class Message(TypedDict):
+    """One turn of a dialogue."""
+
+    role: Literal["user", "assistant"]
+    content: str
+
+
+def prompt(task: Task, info: InfoState) -> str:
+    """The first user turn; the same text for every case of a family when nothing is revealed.
+
+    >>> from clinical_envs import info_state, load_task
+    >>> task = load_task("titration")
+    >>> print(prompt(task, info_state(task, "anticoagulation")).splitlines()[1])
+    A patient is referred for a decision on anticoagulation.
+    """
+    decisions = "\n".join(f"- {decision.id}: {decision.text}" for decision in task.decisions)
+    lines = [
+        task.setting,
+        task.families[info.family].text,
+        f"Findings: {', '.join(task.finding_ids)}",
+        f"Decisions:\n{decisions}",
+        f"Each question costs {task.question_cost:g}. You have {task.turn_cap} turns, and the last "
+        "must be a commit.",
+        "Reply with one JSON object and nothing else:",
+        '{"action": "ask", "finding": "..."}',
+        "or",
+        '{"action": "commit", "decision": "..."}',
+    ]
+    known = {task.finding_ids[q]: _yes_no(present) for q, present in info.seen()}
+    if known:
+        lines.append(f"Known at the start: {json.dumps(known)}")
+    return "\n".join(lines)
+
+
+def action_text(task: Task, action: Ask | Commit) -> str:
+    """The text of an action; `parse_action` reads it back."""
+    if isinstance(action, Ask):
+        return json.dumps({"action": "ask", "finding": task.finding_ids[action.finding]})
+    return json.dumps({"action": "commit", "decision": task.decision_ids[action.decision]})
+
+
+def reply(task: Task, action: Ask | Invalid, answer: bool | None, turns_left: int) -> str:
+    """The user turn that follows a charged turn."""
+    if isinstance(action, Invalid):
+        content: dict[str, Any] = {"error": action.reason}
+    elif answer is None:
+        raise InvalidArgument("an ask has an answer; give it")
+    else:
+        content = {"finding": task.finding_ids[action.finding], "answer": _yes_no(answer)}
+    return json.dumps(content | {"turns_left": turns_left})
+
+
+def parse_action(task: Task, text: str) -> Action:
+    """One turn of text as an action, or the named reason why it is none (see `REASONS`).
+
+    >>> from clinical_envs import load_task
+    >>> task = load_task("diagnostics")
+    >>> parse_action(task, '{"action": "ask", "finding": "fever"}')
+    Ask(finding=14)
+    >>> parse_action(task, 'I would ask about fever.')
+    Invalid(reason='not_json')
+    """
+    if len(text) > MAX_ACTION_CHARS:
+        return Invalid("too_long")
+    if not text.strip():
+        return Invalid("empty")
+    try:
+        pairs = json.loads(text, object_pairs_hook=_Pairs, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return Invalid("not_json")
+    if not isinstance(pairs, _Pairs):
+        return Invalid("not_an_object")
+    return _action(task, pairs)
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """The pairs of a JSON object, so that a repeated key is seen."""
+
+
+def _action(task: Task, pairs: _Pairs) -> Action:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        return Invalid("duplicate_key")
+    if "action" not in fields:
+        return Invalid("missing_key")
+    kind = fields["action"]
+    if not isinstance(kind, str):
+        return Invalid("not_text")
+    if kind not in _ARGUMENT:
+        return Invalid("unknown_action")
+    argument = _ARGUMENT[kind]
+    if argument not in fields:
+        return Invalid("missing_key")
+    if len(fields) > 2:
+        return Invalid("unknown_key")
+    name = fields[argument]
+    if not isinstance(name, str):
+        return Invalid("not_text")
+    if kind == "ask":
+        finding = task.finding_index.get(name)
+        return Invalid("unknown_finding") if finding is None else Ask(finding)
+    decision = task.decision_index.get(name)
+    return Invalid("unknown_decision") if decision is None else Commit(decision)
+
+
+class Dialogue:
+    """An encounter in text: the messages so far, and the next turn from text."""
+
+    __slots__ = ("encounter", "messages")
+
+    def __init__(self, encounter: Encounter) -> None:
+        self.encounter = encounter
+        self.messages: list[Message] = [
+            {"role": "user", "content": prompt(encounter.task, encounter.info)}
+        ]
+
+    def step(self, text: str) -> tuple[float, bool, Action]:
+        """Play one turn from text.
+
+        Returns:
+            The reward, whether the episode is over, and the action that the text was read as.
+        """
+        task = self.encounter.task
+        action = parse_action(task, text)
+        transition = self.encounter.step(action)
+        self.messages.append({"role": "assistant", "content": text})
+        if not transition.terminated and not isinstance(action, Commit):
+            left = self.encounter.info.turns_left
+            content = reply(task, action, transition.answer, left)
+            self.messages.append({"role": "user", "content": content})
+        return transition.reward, transition.terminated, action
+
+
+def _yes_no(present: bool) -> str:
+    return "yes" if present else "no"
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(constant)

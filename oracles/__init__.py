@@ -1,0 +1,1 @@
+"""How good play can be: exact oracle, reference policies, metrics, gates, audit, report."""

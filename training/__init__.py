@@ -1,0 +1,1 @@
+"""How a model learns the tasks, and the command line over everything."""
