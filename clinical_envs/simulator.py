@@ -46,15 +46,15 @@ class Transition(NamedTuple):
 
 
 class Encounter:
-    """One case being played. `info` is all that a policy may know."""
+    """One case being played. `info` is all that a policy may know; `start` is where it began."""
 
-    __slots__ = ("_case", "_cost", "_record", "info", "over", "task")
+    __slots__ = ("_case", "_cost", "_record", "info", "over", "start", "task")
 
     def __init__(self, task: Task, case: Case) -> None:
         if case.task != task.key:
             raise InvalidArgument(f"a case of {case.task} cannot be played on {task.key}")
         self.task = task
-        self.info = case.start(task)
+        self.start = self.info = case.start(task)
         self.over = False
         self._case = case
         self._cost = task.question_cost

@@ -78,7 +78,9 @@ class Task(Part):
     question_cost: Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
     turn_cap: Annotated[int, Field(ge=1, le=1000)]
     findings: Annotated[tuple[Finding, ...], Field(min_length=1, max_length=MAX_FINDINGS)]
-    high_acuity: dict[Identifier, dict[Identifier, tuple[Condition, ...]]] = Field(default_factory=dict)
+    high_acuity: dict[Identifier, dict[Identifier, tuple[Condition, ...]]] = Field(
+        default_factory=dict
+    )
     checklist: dict[Identifier, ChecklistNode] = Field(default_factory=dict)
     sources: tuple[Text, ...] = ()
     history: Annotated[tuple[Version, ...], Field(min_length=1)]

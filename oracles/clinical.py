@@ -1,0 +1,255 @@
+"""Any task of `clinical_envs` as a world, with its exact oracle behind the assessment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+from clinical_envs.case import Case, CaseStream, case_set
+from clinical_envs.catalog import load_task
+from clinical_envs.episode import Episode
+from clinical_envs.errors import InvalidArgument, InvalidEpisode
+from clinical_envs.protocol import Message, action_text, parse_action, prompt, reply
+from clinical_envs.simulator import Action, Ask, Commit, Encounter, Invalid
+from clinical_envs.task import Task
+from clinical_envs.verifier import Outcome, verify
+from oracles.assessment import EPS, TOLERANCE, Assessment
+from oracles.exact import exact_value
+from oracles.oracle import Oracle
+from oracles.policies import make_policy
+from oracles.policy import Policy, View
+from oracles.world import World
+
+
+class ClinicalEncounter:
+    """An encounter of a clinical task, by action or by text."""
+
+    def __init__(self, task: Task, case: Case) -> None:
+        self._encounter = Encounter(task, case)
+        self._texts: list[str | None] = []
+
+    @property
+    def over(self) -> bool:
+        """Whether the episode has ended."""
+        return self._encounter.over
+
+    @property
+    def view(self) -> View:
+        """All that a policy may know."""
+        return View(task=self._encounter.task, info=self._encounter.info, dialogue=self._messages)
+
+    def step(self, action: Action | str) -> None:
+        """Play one turn; text is read by the protocol."""
+        text = action if isinstance(action, str) else None
+        if isinstance(action, str):
+            action = parse_action(self._encounter.task, action)
+        self._encounter.step(action)
+        self._texts.append(text)
+
+    def episode(self, *, policy: str, rollout: int, greedy: bool) -> Episode:
+        """The finished record, with the raw texts where the policy spoke text."""
+        raw = None
+        if any(text is not None for text in self._texts):
+            raw = tuple(text or "" for text in self._texts)
+        return self._encounter.episode(policy=policy, rollout=rollout, greedy=greedy, raw=raw)
+
+    def _messages(self) -> tuple[Message, ...]:
+        """The dialogue so far, built only for policies that read text."""
+        task, start = self._encounter.task, self._encounter.start
+        messages: list[Message] = [{"role": "user", "content": prompt(task, start)}]
+        left = start.turns_left
+        for action, text in zip(self._encounter.actions, self._texts, strict=True):
+            left -= 1
+            answer = (
+                self._encounter.info.answer(action.finding) if isinstance(action, Ask) else None
+            )
+            if text is None:
+                text = "" if isinstance(action, Invalid) else action_text(task, action)
+            messages.append({"role": "assistant", "content": text})
+            if not isinstance(action, Commit):
+                messages.append({"role": "user", "content": reply(task, action, answer, left)})
+        return tuple(messages)
+
+
+class ClinicalWorld:
+    """A task with its oracle, as a world."""
+
+    def __init__(self, task: Task, *, rho: float = 0.0) -> None:
+        self.task = task
+        self.rho = rho
+        self._streams: dict[tuple[str, int], CaseStream] = {}
+
+    @cached_property
+    def oracle(self) -> Oracle:
+        """The exact oracle, solved on first use."""
+        return Oracle(self.task)
+
+    @property
+    def key(self) -> str:
+        """`id@version`."""
+        return self.task.key
+
+    @property
+    def name(self) -> str:
+        """Short name of the task."""
+        return self.task.name
+
+    @property
+    def prevalence(self) -> Mapping[str, float]:
+        """P(risk group)."""
+        shares = self.task.group_prevalence.tolist()
+        return dict(zip(self.task.risk_groups, shares, strict=True))
+
+    @property
+    def high_risk_group(self) -> str | None:
+        """The group whose harm must not be traded for value."""
+        return self.task.high_risk_group
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """Family names."""
+        return self.task.family_ids
+
+    @property
+    def decisions(self) -> tuple[str, ...]:
+        """Decision names."""
+        return self.task.decision_ids
+
+    @cached_property
+    def oracle_decisions(self) -> Mapping[str, float]:
+        """P(decision) of the oracle, exact."""
+        exact = exact_value(self.task, self.policy("oracle"))
+        return {name: exact.decision_rate(name) for name in self.task.decision_ids}
+
+    @property
+    def headroom(self) -> tuple[float, float]:
+        """V* and the value of the best constant decision."""
+        return self.oracle.revealed_value(self.rho), self.oracle.best_constant[1]
+
+    def cases(self, set_name: str) -> Sequence[Case]:
+        """A named set of cases."""
+        return case_set(self.task, set_name, self.rho).cases
+
+    def policy(self, name: str) -> Policy:
+        """A reference policy or a user's function."""
+        return make_policy(name, self.oracle)
+
+    def reset(self, case: Case) -> ClinicalEncounter:
+        """Start an encounter."""
+        return ClinicalEncounter(self.task, case)
+
+    def assess(self, episode: Episode) -> Assessment:
+        """Verify and judge a finished record.
+
+        Raises:
+            InvalidEpisode: the record contradicts the task, itself, or the case it names.
+        """
+        outcome = verify(self.task, episode)
+        task, info, regret, wasted = self.task, outcome.start, 0.0, 0
+        net_voi = belief_regret = None
+        for action in outcome.actions:
+            values = self.oracle.values(info)
+            regret += values.regret(action)
+            if isinstance(action, Ask):
+                repeat = info.knows(action.finding)
+                wasted += repeat or not bool((values.net_voi > TOLERANCE).any())
+                info = info.see(action.finding, outcome.final.answer(action.finding))
+            else:
+                info = info.waste()
+                if isinstance(action, Commit):
+                    net_voi = float(values.net_voi.max())
+                    belief_regret = float(values.commit.max() - values.commit[action.decision])
+        informative = sum(1 << q for q in task.informative[outcome.family])
+        decision = outcome.decision
+        seen = {task.finding_ids[q]: present for q, present in outcome.final.seen()}
+        return Assessment(
+            episode=episode,
+            case=episode.case_id or f"{episode.family}#{id(episode)}",
+            family=episode.family,
+            group=None
+            if outcome.state is None
+            else task.risk_groups[task.group_of_state[outcome.state]],
+            reward=outcome.reward,
+            expected=outcome.expected,
+            decision=None if decision is None else task.decision_ids[decision],
+            turns=outcome.turns,
+            asks=outcome.asks,
+            repeats=outcome.repeats,
+            invalid_turns=outcome.invalid_turns,
+            regret=regret,
+            informative_seen=bool(outcome.final.asked & informative),
+            net_voi=net_voi,
+            high_acuity=decision in task.high_acuity_decisions if task.high_acuity else None,
+            supported=None if decision is None else task.supported(outcome.family, decision, seen),
+            belief_regret=belief_regret,
+            hedge=decision in task.hedge_decisions if task.hedges else None,
+            wasted_asks=wasted,
+            **self._oracle_on_case(episode, outcome),
+        )
+
+    def _oracle_on_case(self, episode: Episode, outcome: Outcome) -> dict[str, Any]:
+        """What the oracle would have done, asked and earned on the same case."""
+        case = self._case(episode, outcome)
+        if case is None:
+            return {}
+        task = self.task
+        encounter = Encounter(task, case)
+        reward = 0.0
+        while not encounter.over:
+            action = self.oracle.act(encounter.info)
+            reward += encounter.step(action).reward
+        decision = action.decision if isinstance(action, Commit) else None
+        utility = task.utility_matrix[case.state]
+        return {
+            "oracle_reward": reward,
+            "oracle_asks": sum(isinstance(turn, Ask) for turn in encounter.actions),
+            "oracle_decision": None if decision is None else task.decision_ids[decision],
+            "oracle_hedge": decision in task.hedge_decisions if task.hedges else None,
+            "oracle_high_acuity": decision in task.high_acuity_decisions
+            if task.high_acuity
+            else None,
+            "guess_share": float((utility >= reward - EPS - TOLERANCE).mean()),
+        }
+
+    def _case(self, episode: Episode, outcome: Outcome) -> Case | None:
+        """The case an episode names, drawn again and held against the record."""
+        ref = episode.case
+        if ref is None:
+            return None
+        stream = self._streams.get((ref.split, ref.seed))
+        if stream is None:
+            stream = CaseStream(self.task, ref.split, ref.seed)
+            self._streams[ref.split, ref.seed] = stream
+        revealed = tuple(q for q, _ in outcome.start.seen())
+        case = replace(stream[ref.index], revealed=revealed)
+        answers = all(case.answers[q] == present for q, present in outcome.final.seen())
+        same = case.family == outcome.family and outcome.state in (None, case.state) and answers
+        if not same or ref.hash not in (None, case.hash):
+            raise InvalidEpisode(
+                f"the record contradicts case {episode.case_id} of {self.task.key}; was it made by "
+                "another version of the task?"
+            )
+        return case
+
+
+@lru_cache(maxsize=32)
+def _world_of_name(name: str) -> ClinicalWorld:
+    return ClinicalWorld(load_task(name))
+
+
+def make_world(task: str | Path | Task) -> World:
+    """A world by task name, id, `id@version`, file, or from a task.
+
+    Raises:
+        UnknownTask: no such task.
+        InvalidArgument: the shipped task has another version than asked for.
+    """
+    if isinstance(task, Task):
+        return ClinicalWorld(task)
+    world = _world_of_name(str(task))
+    if "@" in str(task) and world.key != str(task):
+        raise InvalidArgument(f"{task} is not here; this installation has {world.key}")
+    return world
