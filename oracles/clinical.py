@@ -155,13 +155,13 @@ class ClinicalWorld:
             regret += values.regret(action)
             if isinstance(action, Ask):
                 repeat = info.knows(action.finding)
-                wasted += repeat or not bool((values.net_voi > TOLERANCE).any())
+                wasted += repeat or values.best_net_voi <= TOLERANCE
                 info = info.see(action.finding, outcome.final.answer(action.finding))
             else:
                 info = info.waste()
                 if isinstance(action, Commit):
-                    net_voi = float(values.net_voi.max())
-                    belief_regret = float(values.commit.max() - values.commit[action.decision])
+                    net_voi = values.best_net_voi
+                    belief_regret = float(values.commit.max() - values.of(action))
         informative = sum(1 << q for q in task.informative[outcome.family])
         decision = outcome.decision
         seen = {task.finding_ids[q]: present for q, present in outcome.final.seen()}
@@ -195,18 +195,16 @@ class ClinicalWorld:
         case = self._case(episode, outcome)
         if case is None:
             return {}
-        task = self.task
-        encounter = Encounter(task, case)
-        reward = 0.0
-        while not encounter.over:
-            action = self.oracle.act(encounter.info)
-            reward += encounter.step(action).reward
-        decision = action.decision if isinstance(action, Commit) else None
-        utility = task.utility_matrix[case.state]
+        task, info, asks = self.task, case.start(self.task), 0
+        while isinstance(action := self.oracle.act(info), Ask):
+            info = info.see(action.finding, case.answers[action.finding])
+            asks += 1
+        decision, utility = action.decision, task.utility_matrix[case.state]
+        reward = float(utility[decision]) - task.question_cost * asks
         return {
             "oracle_reward": reward,
-            "oracle_asks": sum(isinstance(turn, Ask) for turn in encounter.actions),
-            "oracle_decision": None if decision is None else task.decision_ids[decision],
+            "oracle_asks": asks,
+            "oracle_decision": task.decision_ids[decision],
             "oracle_hedge": decision in task.hedge_decisions if task.hedges else None,
             "oracle_high_acuity": decision in task.high_acuity_decisions
             if task.high_acuity

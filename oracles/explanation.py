@@ -89,7 +89,7 @@ def _turn(oracle: Oracle, info: InfoState, action: Action, after: InfoState) -> 
         value=values.value,
         action_value=values.of(action),
         regret=values.regret(action),
-        net_voi=float(values.net_voi.max()),
+        net_voi=values.best_net_voi,
         best=values.action,
         preferred=preferred,
         changed=preferred_decision(task, after) != preferred,

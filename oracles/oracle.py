@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from clinical_envs.belief import InfoState, entropy, initial_state, posterior
+from clinical_envs.belief import InfoState, entropy, initial_state
 from clinical_envs.catalog import load_task
 from clinical_envs.errors import InvalidArgument, TooLarge
 from clinical_envs.simulator import Action, Ask, Commit, Invalid
@@ -34,7 +35,8 @@ class ActionValues:
     """Q* of every action in one information state.
 
     commit: (D,). ask: (Q,); a finding seen or without information wastes the turn. wasted: of a
-    repeated ask or an invalid turn. value: V*. action: the oracle's.
+    repeated ask or an invalid turn. value: V*. action: the oracle's. best_net_voi: the largest
+    net VOI of an ask.
     """
 
     commit: FloatArray
@@ -42,6 +44,7 @@ class ActionValues:
     wasted: float
     value: float
     action: Ask | Commit
+    best_net_voi: float
 
     @property
     def net_voi(self) -> FloatArray:
@@ -63,11 +66,25 @@ class ActionValues:
         return max(0.0, self.value - self.of(action))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Node:
+class _Place(NamedTuple):
+    """Where a set of findings seen stands in its family's tables, and what it implies.
+
+    weight: Σ_s w_F(s) over the informative findings, the scale of the tables. credit:
+    lambda · H(b_F).
+    """
+
+    mask: int
+    answers: int
+    weight: float
+    belief: FloatArray
+    credit: float
+
+
+class _Node(NamedTuple):
     """Q* of the commits and of the asks that can inform, with V* and the optimal action."""
 
     commit: FloatArray
+    best_commit: float
     asks: dict[int, float]
     value: float
     action: Ask | Commit
@@ -86,7 +103,9 @@ class Oracle:
         self.task = task
         self.credit = credit
         self._memory_gib = memory_gib
+        self._places: dict[tuple[int, int, int], _Place] = {}
         self._nodes: dict[InfoState, _Node] = {}
+        self._values: dict[InfoState, ActionValues] = {}
         self._tables = [self._solve(family) for family in range(len(task.families))]
 
     def values(self, info: InfoState) -> ActionValues:
@@ -95,23 +114,20 @@ class Oracle:
         Raises:
             InvalidArgument: no turns are left, or the findings seen are impossible.
         """
-        node = self._node(info)
-        wasted = -self.task.question_cost + self.value(info.waste())
-        ask = np.full(len(self.task.findings), wasted)
-        for finding, value in node.asks.items():
-            ask[finding] = value
-        return ActionValues(
-            commit=node.commit, ask=ask, wasted=wasted, value=node.value, action=node.action
-        )
+        values = self._values.get(info)
+        if values is None:
+            values = self._values[info] = self._make_values(info)
+        return values
 
     def value(self, info: InfoState) -> float:
         """V*(F, h)."""
-        belief = posterior(self.task, info)
-        tables, mask, answers = self._locate(info)
-        if not tables.holds(mask.bit_count(), info.turns_left):
-            return self._node(info).value
-        value = tables.value(mask, answers, info.turns_left) / self._informative_weight(info)
-        return value + self.credit * entropy(belief)
+        place, tables = self._place(info), self._tables[info.family]
+        if tables.holds(place.mask.bit_count(), info.turns_left):
+            scaled = tables.value(place.mask, place.answers, info.turns_left)
+            return scaled / place.weight + place.credit
+        if info.turns_left == 0:
+            return float(place.belief @ self.task.no_decision_utility)
+        return self._node(info).value
 
     def act(self, info: InfoState) -> Ask | Commit:
         """The optimal action."""
@@ -156,6 +172,21 @@ class Oracle:
         """V* - max_a E[U(a)]: the adaptive headroom of gate 1."""
         return self.optimal_value - self.best_constant[1]
 
+    def _make_values(self, info: InfoState) -> ActionValues:
+        node = self._node(info)
+        wasted = self.value(info.waste()) - self.task.question_cost
+        ask = np.full(len(self.task.findings), wasted)
+        for finding, value in node.asks.items():
+            ask[finding] = value
+        return ActionValues(
+            commit=node.commit,
+            ask=ask,
+            wasted=wasted,
+            value=node.value,
+            action=node.action,
+            best_net_voi=max(wasted, *node.asks.values(), -np.inf) - node.best_commit,
+        )
+
     def _node(self, info: InfoState) -> _Node:
         node = self._nodes.get(info)
         if node is None:
@@ -165,53 +196,56 @@ class Oracle:
     def _make_node(self, info: InfoState) -> _Node:
         if info.turns_left < 1:
             raise InvalidArgument("no turns are left, so there is no action to value")
-        belief = posterior(self.task, info)
-        commit = belief @ self.task.utility_matrix
-        asks = self._ask_values(info, belief)
-        value = max(float(commit.max()), *asks.values(), -np.inf)
-        best = np.flatnonzero(commit >= value - _TIE)
+        commit = self._place(info).belief @ self.task.utility_matrix
+        asks = self._ask_values(info)
+        best_commit = float(commit.max())
+        value = max(best_commit, *asks.values(), -np.inf)
         action: Ask | Commit
-        if len(best):
-            action = Commit(int(best[0]))
+        if best_commit >= value - _TIE:
+            action = Commit(int((commit >= value - _TIE).argmax()))
         else:
             action = Ask(next(q for q, worth in asks.items() if worth >= value - _TIE))
-        return _Node(commit=commit, asks=asks, value=value, action=action)
+        return _Node(commit, best_commit, asks, value, action)
 
-    def _ask_values(self, info: InfoState, belief: FloatArray) -> dict[int, float]:
+    def _ask_values(self, info: InfoState) -> dict[int, float]:
         """Q* of each informative finding not yet seen, by position."""
-        findings = self.task.informative[info.family]
-        tables, mask, answers = self._locate(info)
-        if tables.holds(mask.bit_count(), info.turns_left):
-            total = self._informative_weight(info)
-        else:
+        place, tables = self._place(info), self._tables[info.family]
+        findings, mask, answers = self.task.informative[info.family], place.mask, place.answers
+        weight = place.weight
+        if not tables.holds(mask.bit_count(), info.turns_left):
             findings = tuple(q for q in findings if not info.knows(q))
-            tables = self._solve(info.family, findings, belief, info.turns_left)
-            mask, answers, total = 0, 0, 1.0
-        offset = self.credit * entropy(belief) - self.task.question_cost
+            tables = self._solve(info.family, findings, place.belief, info.turns_left)
+            mask, answers, weight = 0, 0, 1.0
+        offset = place.credit - self.task.question_cost
         return {
-            finding: tables.ask_value(mask, answers, k, info.turns_left) / total + offset
+            finding: tables.ask_value(mask, answers, k, info.turns_left) / weight + offset
             for k, finding in enumerate(findings)
             if not mask >> k & 1
         }
 
-    def _locate(self, info: InfoState) -> tuple[Tables, int, int]:
-        """The tables of the family, and the node's mask and answers in them."""
-        findings = self.task.informative[info.family]
-        mask = answers = 0
-        for k in reversed(range(len(findings))):
-            if info.knows(findings[k]):
-                mask |= 1 << k
-                answers = answers << 1 | info.answer(findings[k])
-        return self._tables[info.family], mask, answers
+    def _place(self, info: InfoState) -> _Place:
+        key = info[:3]
+        place = self._places.get(key)
+        if place is None:
+            place = self._places[key] = self._make_place(info)
+        return place
 
-    def _informative_weight(self, info: InfoState) -> float:
-        """Σ_s w_F(s), over the informative findings alone, as in the tables."""
+    def _make_place(self, info: InfoState) -> _Place:
+        mask = answers = 0
         weights = self.task.prior.copy()
-        for q in self.task.informative[info.family]:
-            if info.knows(q):
-                present = self.task.likelihood[info.family, q]
-                weights *= present if info.answer(q) else 1.0 - present
-        return float(weights.sum())
+        likelihood = self.task.likelihood[info.family]
+        for k, q in enumerate(self.task.informative[info.family]):
+            if info.asked >> q & 1:
+                present = info.present >> q & 1
+                answers |= present << mask.bit_count()
+                mask |= 1 << k
+                weights *= likelihood[q] if present else 1.0 - likelihood[q]
+        weight = float(weights.sum())
+        if weight <= 0.0:
+            raise InvalidArgument(f"{self.task.key}: no state can give the answers of {info}")
+        belief = weights / weight
+        credit = self.credit * entropy(belief) if self.credit else 0.0
+        return _Place(mask, answers, weight, belief, credit)
 
     def _solve(
         self,

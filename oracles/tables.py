@@ -75,11 +75,12 @@ class Tables:
         return [masks[counts == m] for m in range(self.n_findings + 1)]
 
     @cached_property
-    def _row(self) -> npt.NDArray[np.int32]:
+    def _row(self) -> list[int]:
+        """Position of each mask in its level."""
         row = np.empty(1 << self.n_findings, dtype=np.int32)
         for masks in self._masks:
             row[masks] = np.arange(len(masks), dtype=np.int32)
-        return row
+        return row.tolist()
 
     def useful_turns(self, m: int, turns_left: int) -> int:
         """Turns left, less those that can change nothing with m findings seen."""
@@ -104,8 +105,8 @@ class Tables:
         absent = (answers >> place << place + 1) | low
         m = child.bit_count()
         budget = self.useful_turns(m, turns_left - 1) - self._first_budget(m)
-        row = self.levels[m][self._row[child], :, budget]
-        return float(row[absent] + row[absent | 1 << place])
+        row = self.levels[m][self._row[child]]
+        return float(row[absent, budget] + row[absent | 1 << place, budget])
 
     def revealed_value(self, rho: float) -> float:
         """Σ_F rho^|F| (1-rho)^(K-|F|) V(F, cap): each finding is shown at the start with rho."""
@@ -127,7 +128,7 @@ class Tables:
         nodes = sum(
             self._budgets(m) * math.comb(self.n_findings, m) << m for m in range(self._top + 1)
         )
-        needed = (nodes * 8 + (1 << self.n_findings) * 12) / _GIB
+        needed = (nodes * 8 + (1 << self.n_findings) * 44) / _GIB
         if needed > memory_gib:
             raise TooLarge(
                 f"the exact oracle of {self.n_findings} informative findings and "
@@ -160,7 +161,7 @@ class Tables:
         """Best over q of the two children's values, into `best` (masks, answers, budgets)."""
         everything, budgets = (1 << self.n_findings) - 1, best.shape[2]
         children = self.levels[m + 1]
-        rows = self._row.tolist()
+        rows = self._row
         for node, mask in zip(best, self._masks[m].tolist(), strict=True):
             unknown = everything & ~mask
             while unknown:
