@@ -1,0 +1,1 @@
+"""Ratios and sizes, measured side by side in one run: `python -m tests.benchmarks`."""
