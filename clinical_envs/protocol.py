@@ -13,13 +13,13 @@ from typing import Any, Literal, TypedDict
 
 from clinical_envs.belief import InfoState
 from clinical_envs.errors import InvalidArgument
-from clinical_envs.simulator import Action, Ask, Commit, Encounter, Invalid
+from clinical_envs.simulator import Action, Ask, Commit, Encounter, Invalid, Transition
 from clinical_envs.task import Task
 
 MAX_ACTION_CHARS = 2_000
 REASONS = {
     "empty": "the turn is empty",
-    "too_long": f"longer than {MAX_ACTION_CHARS} characters",
+    "too_long": f"longer than {MAX_ACTION_CHARS} characters, or cut at the token limit",
     "not_json": "not one JSON object and nothing else",
     "not_an_object": "JSON, but not an object",
     "duplicate_key": "a key stands twice",
@@ -139,31 +139,57 @@ def _action(task: Task, pairs: _Pairs) -> Action:
 
 
 class Dialogue:
-    """An encounter in text: the messages so far, and the next turn from text."""
+    """An encounter in text: the messages so far, and the next turn from text.
+
+    A world with its own wording overrides `opening`, `read` and `respond`; the rules of a turn
+    stay the simulator's.
+    """
 
     __slots__ = ("encounter", "messages")
 
     def __init__(self, encounter: Encounter) -> None:
         self.encounter = encounter
-        self.messages: list[Message] = [
-            {"role": "user", "content": prompt(encounter.task, encounter.info)}
-        ]
+        self.messages: list[Message] = [{"role": "user", "content": self.opening()}]
 
-    def step(self, text: str) -> tuple[float, bool, Action]:
+    def opening(self) -> str:
+        """The first user turn."""
+        return prompt(self.encounter.task, self.encounter.info)
+
+    def read(self, text: str) -> Action:
+        """A turn of text as an action; total."""
+        return parse_action(self.encounter.task, text)
+
+    def respond(self, action: Ask | Invalid, answer: bool | None) -> str:
+        """The user turn that follows a charged turn."""
+        return reply(self.encounter.task, action, answer, self.encounter.info.turns_left)
+
+    def write(self, action: Action) -> str:
+        """The text of an action; `read` reads it back."""
+        return "" if isinstance(action, Invalid) else action_text(self.encounter.task, action)
+
+    def step(self, text: str, *, complete: bool = True) -> tuple[float, bool, Action]:
         """Play one turn from text.
+
+        Args:
+            text: what the policy wrote.
+            complete: False for a turn that was cut at its limit; it is invalid whatever it says.
 
         Returns:
             The reward, whether the episode is over, and the action that the text was read as.
         """
-        task = self.encounter.task
-        action = parse_action(task, text)
-        transition = self.encounter.step(action)
-        self.messages.append({"role": "assistant", "content": text})
-        if not transition.terminated and not isinstance(action, Commit):
-            left = self.encounter.info.turns_left
-            content = reply(task, action, transition.answer, left)
-            self.messages.append({"role": "user", "content": content})
+        action = self.read(text) if complete else Invalid("too_long")
+        transition = self.play(action, text)
         return transition.reward, transition.terminated, action
+
+    def play(self, action: Action, text: str | None = None) -> Transition:
+        """Play one turn by action; without a text it is written as `write` says."""
+        transition = self.encounter.step(action)
+        content = self.write(action) if text is None else text
+        self.messages.append({"role": "assistant", "content": content})
+        if not transition.terminated and not isinstance(action, Commit):
+            content = self.respond(action, transition.answer)
+            self.messages.append({"role": "user", "content": content})
+        return transition
 
 
 def _yes_no(present: bool) -> str:

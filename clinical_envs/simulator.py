@@ -90,6 +90,12 @@ class Encounter:
         return Transition(reward, self.over, answer)
 
     @property
+    def identity(self) -> str:
+        """Public name of the case: task, split, seed, index. Worlds word their texts from it."""
+        case = self._case
+        return f"{case.task}/{case.split}/{case.seed}/{case.index}"
+
+    @property
     def actions(self) -> tuple[Action, ...]:
         """The turns so far."""
         return tuple(self._record)

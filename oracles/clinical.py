@@ -12,8 +12,8 @@ from clinical_envs.case import Case, CaseStream, case_set
 from clinical_envs.catalog import load_task
 from clinical_envs.episode import Episode
 from clinical_envs.errors import InvalidArgument, InvalidEpisode
-from clinical_envs.protocol import Message, action_text, parse_action, prompt, reply
-from clinical_envs.simulator import Action, Ask, Commit, Encounter, Invalid
+from clinical_envs.protocol import Dialogue, Message
+from clinical_envs.simulator import Action, Ask, Commit, Encounter
 from clinical_envs.task import Task
 from clinical_envs.verifier import Outcome, verify
 from oracles.assessment import EPS, TOLERANCE, Assessment
@@ -25,11 +25,13 @@ from oracles.world import World
 
 
 class ClinicalEncounter:
-    """An encounter of a clinical task, by action or by text."""
+    """An encounter by action or by text; the dialogue is worded only for policies that read it."""
 
-    def __init__(self, task: Task, case: Case) -> None:
-        self._encounter = Encounter(task, case)
-        self._texts: list[str | None] = []
+    def __init__(self, encounter: Encounter, dialogue: type[Dialogue]) -> None:
+        self._encounter = encounter
+        self._dialogue_type = dialogue
+        self._dialogue: Dialogue | None = None
+        self._spoke = False
 
     @property
     def over(self) -> bool:
@@ -42,40 +44,38 @@ class ClinicalEncounter:
         return View(task=self._encounter.task, info=self._encounter.info, dialogue=self._messages)
 
     def step(self, action: Action | str) -> None:
-        """Play one turn; text is read by the protocol."""
-        text = action if isinstance(action, str) else None
+        """Play one turn; text is read by the world's protocol."""
         if isinstance(action, str):
-            action = parse_action(self._encounter.task, action)
-        self._encounter.step(action)
-        self._texts.append(text)
+            self._spoke = True
+            self._in_text().step(action)
+        elif self._dialogue is not None:
+            self._dialogue.play(action)
+        else:
+            self._encounter.step(action)
 
     def episode(self, *, policy: str, rollout: int, greedy: bool) -> Episode:
         """The finished record, with the raw texts where the policy spoke text."""
         raw = None
-        if any(text is not None for text in self._texts):
-            raw = tuple(text or "" for text in self._texts)
+        if self._spoke:
+            turns = self._in_text().messages
+            raw = tuple(turn["content"] for turn in turns if turn["role"] == "assistant")
         return self._encounter.episode(policy=policy, rollout=rollout, greedy=greedy, raw=raw)
 
     def _messages(self) -> tuple[Message, ...]:
-        """The dialogue so far, built only for policies that read text."""
-        task, start = self._encounter.task, self._encounter.start
-        messages: list[Message] = [{"role": "user", "content": prompt(task, start)}]
-        left = start.turns_left
-        for action, text in zip(self._encounter.actions, self._texts, strict=True):
-            left -= 1
-            answer = (
-                self._encounter.info.answer(action.finding) if isinstance(action, Ask) else None
-            )
-            if text is None:
-                text = "" if isinstance(action, Invalid) else action_text(task, action)
-            messages.append({"role": "assistant", "content": text})
-            if not isinstance(action, Commit):
-                messages.append({"role": "user", "content": reply(task, action, answer, left)})
-        return tuple(messages)
+        return tuple(message.copy() for message in self._in_text().messages)
+
+    def _in_text(self) -> Dialogue:
+        if self._dialogue is None:
+            if self._encounter.actions:
+                raise InvalidArgument("read the messages from the first turn on, or speak text")
+            self._dialogue = self._dialogue_type(self._encounter)
+        return self._dialogue
 
 
 class ClinicalWorld:
-    """A task with its oracle, as a world."""
+    """A task with its oracle, as a world. dialogue: how its encounters are worded."""
+
+    dialogue: type[Dialogue] = Dialogue
 
     def __init__(self, task: Task, *, rho: float = 0.0) -> None:
         self.task = task
@@ -139,7 +139,7 @@ class ClinicalWorld:
 
     def reset(self, case: Case) -> ClinicalEncounter:
         """Start an encounter."""
-        return ClinicalEncounter(self.task, case)
+        return ClinicalEncounter(Encounter(self.task, case), self.dialogue)
 
     def assess(self, episode: Episode) -> Assessment:
         """Verify and judge a finished record.
@@ -202,14 +202,16 @@ class ClinicalWorld:
         decision, utility = action.decision, task.utility_matrix[case.state]
         reward = float(utility[decision]) - task.question_cost * asks
         return {
-            "oracle_reward": reward,
+            "oracle_reward": None if outcome.expected else reward,
             "oracle_asks": asks,
             "oracle_decision": task.decision_ids[decision],
             "oracle_hedge": decision in task.hedge_decisions if task.hedges else None,
             "oracle_high_acuity": decision in task.high_acuity_decisions
             if task.high_acuity
             else None,
-            "guess_share": float((utility >= reward - EPS - TOLERANCE).mean()),
+            "guess_share": None
+            if outcome.expected
+            else float((utility >= reward - EPS - TOLERANCE).mean()),
         }
 
     def _case(self, episode: Episode, outcome: Outcome) -> Case | None:
