@@ -27,8 +27,9 @@ from oracles.world import World
 class ClinicalEncounter:
     """An encounter by action or by text; the dialogue is worded only for policies that read it."""
 
-    def __init__(self, encounter: Encounter, dialogue: type[Dialogue]) -> None:
-        self._encounter = encounter
+    def __init__(self, task: Task, case: Case, dialogue: type[Dialogue]) -> None:
+        self._case = case
+        self._encounter = Encounter(task, case)
         self._dialogue_type = dialogue
         self._dialogue: Dialogue | None = None
         self._spoke = False
@@ -66,9 +67,11 @@ class ClinicalEncounter:
 
     def _in_text(self) -> Dialogue:
         if self._dialogue is None:
-            if self._encounter.actions:
-                raise InvalidArgument("read the messages from the first turn on, or speak text")
+            played = self._encounter.actions
+            self._encounter = Encounter(self._encounter.task, self._case)
             self._dialogue = self._dialogue_type(self._encounter)
+            for action in played:
+                self._dialogue.play(action)
         return self._dialogue
 
 
@@ -139,7 +142,7 @@ class ClinicalWorld:
 
     def reset(self, case: Case) -> ClinicalEncounter:
         """Start an encounter."""
-        return ClinicalEncounter(Encounter(self.task, case), self.dialogue)
+        return ClinicalEncounter(self.task, case, self.dialogue)
 
     def assess(self, episode: Episode) -> Assessment:
         """Verify and judge a finished record.
