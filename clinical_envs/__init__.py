@@ -12,6 +12,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from clinical_envs.adapters.registry import register_environments
+
 if TYPE_CHECKING:
     from clinical_envs.belief import InfoState, entropy, info_state, posterior, predictive
     from clinical_envs.case import Case, CaseSet, CaseStream, case_set
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from clinical_envs.verifier import Outcome, verify
 
 __version__ = "0.1.0"
+
+register_environments()
 
 _HOME = {
     "belief": ("InfoState", "entropy", "info_state", "posterior", "predictive"),

@@ -105,7 +105,7 @@ def posterior(task: Task, info: InfoState) -> FloatArray:
     >>> from clinical_envs import load_task
     >>> task = load_task("diagnostics")
     >>> posterior(task, info_state(task, "chest", {"troponin_raised": True})).round(3).tolist()
-    [0.058, 0.661, 0.28]
+    [0.059, 0.662, 0.28]
     """
     weights = path_weights(task, info)
     total = weights.sum()

@@ -4,8 +4,8 @@
 
 `mix` and γ are SplitMix64's (Steele, Lea, Flood 2014): the generator is a function of a counter,
 so any case is drawn alone, in bulk, or in any lane, and is the same. Each 64-bit word gives two
-uniforms on a grid of 2^-32: one for the family, one for the state, one for each finding's answer,
-one for whether the finding is revealed at the start.
+uniforms on a grid of 2^-32, kept as whole numbers: one for the family, one for the state, one for
+each finding's answer, one for whether the finding is revealed at the start.
 """
 
 from __future__ import annotations
@@ -29,7 +29,11 @@ _GAMMA = 0x9E3779B97F4A7C15
 _WORD = (1 << 64) - 1
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
+_GRID = 1 << 32
 _BLOCK = 64
+
+WordArray = npt.NDArray[np.uint64]
+IntArray = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +79,11 @@ class CaseBatch:
 
 @dataclass(frozen=True)
 class CaseSampler:
-    """Draws cases of one task for any stream keys and indices at once."""
+    """Draws cases of one task for any stream keys and indices at once.
+
+    A case is a place in the generator's sequence, so its parts can be drawn together or alone:
+    `draw` gives whole cases; `opening` and `answers` give the same parts on demand.
+    """
 
     task: Task
     rho: float = 0.0
@@ -90,49 +98,91 @@ class CaseSampler:
 
     @cached_property
     def _state_edges(self) -> npt.NDArray[np.float64]:
-        return np.cumsum(self.task.prior)[:-1]
+        return np.cumsum(self.task.prior)[:-1] * _GRID
 
     @cached_property
-    def _answer_chance(self) -> npt.NDArray[np.float64]:
-        return np.ascontiguousarray(self.task.likelihood.transpose(0, 2, 1))
+    def _chance(self) -> npt.NDArray[np.float64]:
+        """P(q present | s, f) on the grid, in row f · S + s and column q."""
+        by_state = self.task.likelihood.transpose(0, 2, 1) * _GRID
+        return by_state.reshape(-1, len(self.task.findings))
 
-    def draw(self, keys: npt.NDArray[np.uint64], indices: npt.NDArray[np.uint64]) -> CaseBatch:
-        """The cases `indices[i]` of the streams `keys[i]`; both have shape (n,)."""
+    @cached_property
+    def _answer_word(self) -> WordArray:
+        """For each finding the step from the case's place to its word, and the half it uses."""
+        number = np.arange(2, 2 + len(self.task.findings), dtype=np.uint64)
+        return np.stack([_step(number // np.uint64(2)), number % np.uint64(2) * np.uint64(32)])
+
+    def place(self, keys: WordArray, indices: WordArray) -> WordArray:
+        """Where the cases `indices[i]` of the streams `keys[i]` begin in the sequence, (n,)."""
+        return keys + indices * np.uint64(self._words * _GAMMA & _WORD)
+
+    def draw(self, place: WordArray) -> CaseBatch:
+        """The cases that begin at `place`, shape (n,)."""
         n_findings = len(self.task.findings)
         needed = self._words if self.rho > 0.0 else (3 + n_findings) // 2
-        uniforms = self._uniforms(keys, indices, needed)
-        family = (uniforms[:, 0] * len(self.task.families)).astype(np.intp)
-        state = np.searchsorted(self._state_edges, uniforms[:, 1], side="right")
-        answers = uniforms[:, 2 : 2 + n_findings] < self._answer_chance[family, state]
+        words = _mix(place[:, None] + _step(np.arange(needed, dtype=np.uint64)))
+        # "<u8" makes the low half come first on every machine.
+        uniforms = words.astype("<u8", copy=False).view("<u4")
+        family, state = self._opening(uniforms)
+        chance = self._chance.take(self.situation(family, state), axis=0)
+        answers = uniforms[:, 2 : 2 + n_findings] < chance
         if self.rho > 0.0:
-            revealed = uniforms[:, 2 + n_findings : 2 + 2 * n_findings] < self.rho
+            revealed = uniforms[:, 2 + n_findings : 2 + 2 * n_findings] < self.rho * _GRID
         else:
             revealed = np.zeros_like(answers)
         return CaseBatch(family=family, state=state, answers=answers, revealed=revealed)
 
-    def _uniforms(
-        self, keys: npt.NDArray[np.uint64], indices: npt.NDArray[np.uint64], words: int
-    ) -> npt.NDArray[np.float64]:
-        start = keys + indices * np.uint64(self._words * _GAMMA & _WORD)
-        z = start[:, None] + np.arange(1, words + 1, dtype=np.uint64) * np.uint64(_GAMMA)
-        z = (z ^ (z >> np.uint64(30))) * _MIX_1
-        z = (z ^ (z >> np.uint64(27))) * _MIX_2
-        z ^= z >> np.uint64(31)
-        # "<u8" makes the low half come first on every machine.
-        halves = z.astype("<u8", copy=False).view("<u4")
-        return np.asarray(halves * 2.0**-32)
+    def opening(self, place: WordArray) -> tuple[IntArray, IntArray]:
+        """Family and state of the cases that begin at `place`, both (n,)."""
+        word = _mix(place + np.uint64(_GAMMA))  # word 0 lies one step on
+        return self._opening(word.astype("<u8", copy=False).view("<u4").reshape(-1, 2))
+
+    def situation(self, family: IntArray, state: IntArray) -> IntArray:
+        """Family and state as one number, f · S + s."""
+        return family * len(self.task.states) + state
+
+    def answers(
+        self, place: WordArray, situation: IntArray, findings: IntArray
+    ) -> npt.NDArray[np.bool_]:
+        """The answer to finding `findings[i]` of the case that begins at `place[i]`, (n,)."""
+        step, shift = self._answer_word
+        word = _mix(place + step[findings])
+        uniform = word >> shift[findings] & np.uint64(_GRID - 1)
+        chance = self._chance.reshape(-1)[situation * len(self.task.findings) + findings]
+        return np.asarray(uniform < chance)
+
+    def _opening(self, uniforms: npt.NDArray[np.uint32]) -> tuple[IntArray, IntArray]:
+        family = uniforms[:, 0].astype(np.intp) * len(self.task.families) >> 32
+        state = np.zeros(len(uniforms), np.intp)
+        for edge in self._state_edges:
+            state += uniforms[:, 1] >= edge
+        return family, state
+
+
+def _step(word: WordArray) -> WordArray:
+    return (word + np.uint64(1)) * np.uint64(_GAMMA)
+
+
+def _mix(z: WordArray) -> WordArray:
+    """SplitMix64's finaliser, in place."""
+    z ^= z >> np.uint64(30)
+    z *= _MIX_1
+    z ^= z >> np.uint64(27)
+    z *= _MIX_2
+    z ^= z >> np.uint64(31)
+    return z
 
 
 def stream_key(task: Task, split: str, seed: int) -> np.uint64:
     """64-bit key of the stream (task id and version, split, seed).
 
     Raises:
-        InvalidArgument: an unknown split or a negative seed.
+        InvalidArgument: an unknown split, or a seed that is no non-negative integer.
     """
     if split not in SPLITS:
         raise InvalidArgument(f"no split {split!r}; {did_you_mean(split, SPLITS)}")
-    if seed < 0:
-        raise InvalidArgument(f"seed is {seed}; a seed is a non-negative integer")
+    if not isinstance(seed, int | np.integer) or seed < 0:
+        raise InvalidArgument(f"seed is {seed!r}; a seed is a non-negative integer")
     identity = json.dumps([task.key, split, int(seed)])
     return np.uint64(int.from_bytes(hashlib.sha256(identity.encode()).digest()[:8], "little"))
 
@@ -147,11 +197,11 @@ class CaseStream(Sequence[Case]):
     """
 
     def __init__(self, task: Task, split: str, seed: int, rho: float = 0.0) -> None:
-        self.task, self.split, self.seed, self.rho = task, split, int(seed), rho
         self._sampler = CaseSampler(task, rho)
         self._key = stream_key(task, split, seed)
+        self.task, self.split, self.seed, self.rho = task, split, int(seed), rho
         self._block_start = -1
-        self._block: list[Case] = []
+        self._block: CaseBatch
 
     def __len__(self) -> int:
         raise TypeError("a stream of cases is endless")
@@ -161,27 +211,30 @@ class CaseStream(Sequence[Case]):
             raise InvalidArgument(f"case index is {index}; it is a non-negative integer")
         start = index - index % _BLOCK
         if start != self._block_start:
-            self._block = self.block(start, _BLOCK)
+            self._block = self._draw(start, _BLOCK)
             self._block_start = start
-        return self._block[index - start]
+        return self._case(self._block, start, index - start)
 
     def block(self, start: int, n: int) -> list[Case]:
         """Cases start, ..., start + n - 1."""
+        batch = self._draw(start, n)
+        return [self._case(batch, start, i) for i in range(n)]
+
+    def _draw(self, start: int, n: int) -> CaseBatch:
         indices = np.arange(start, start + n, dtype=np.uint64)
-        batch = self._sampler.draw(np.full(n, self._key), indices)
-        return [
-            Case(
-                task=self.task.key,
-                split=self.split,
-                seed=self.seed,
-                index=start + i,
-                family=int(batch.family[i]),
-                state=int(batch.state[i]),
-                answers=tuple(batch.answers[i].tolist()),
-                revealed=tuple(np.flatnonzero(batch.revealed[i]).tolist()),
-            )
-            for i in range(n)
-        ]
+        return self._sampler.draw(self._sampler.place(np.full(n, self._key), indices))
+
+    def _case(self, batch: CaseBatch, start: int, i: int) -> Case:
+        return Case(
+            task=self.task.key,
+            split=self.split,
+            seed=self.seed,
+            index=start + i,
+            family=int(batch.family[i]),
+            state=int(batch.state[i]),
+            answers=tuple(batch.answers[i].tolist()),
+            revealed=tuple(np.flatnonzero(batch.revealed[i]).tolist()),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

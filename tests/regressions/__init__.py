@@ -1,0 +1,1 @@
+"""Public reports about other projects, re-created as tests of this one."""
