@@ -40,7 +40,7 @@ lint: $(VENV)/dev
 
 test: lint
 	OMP_NUM_THREADS=1 $(BIN)/pytest --durations=10
-	OMP_NUM_THREADS=1 $(BIN)/pytest --nbmake --nbmake-timeout=300 -p no:doctest notebooks
+	OMP_NUM_THREADS=1 $(BIN)/pytest --nbmake --nbmake-timeout=300 notebooks
 
 bench: $(VENV)/dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.benchmarks

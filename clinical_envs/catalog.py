@@ -30,6 +30,11 @@ def task_ids() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in _TASKS.glob("*.yaml")))
 
 
+def evidence_ids() -> tuple[str, ...]:
+    """Gym ids of the shipped evidence worlds: gather evidence, then commit to a text."""
+    return tuple(sorted(path.stem for path in (_TASKS / "evidence").glob("*.yaml")))
+
+
 def example_task_path() -> Path:
     """A small task file to copy and change."""
     return _TASKS / "examples" / "sore_throat.yaml"
@@ -48,14 +53,15 @@ def load_task(task: str | Path | Task) -> Task:
     if path.suffix in {".yaml", ".yml"} or path.is_file():
         return _load_file(path)
     name = str(task).partition("@")[0]
-    if name in task_ids():
+    shipped = (*task_ids(), *evidence_ids())
+    if name in shipped:
         return _load_shipped(name)
-    by_name = {loaded.name: loaded for loaded in map(_load_shipped, task_ids())}
+    by_name = {loaded.name: loaded for loaded in map(_load_shipped, shipped)}
     if name in by_name:
         return by_name[name]
     if name == example_task_path().stem:
         return _load_file(example_task_path())
-    raise UnknownTask(f"no task {name!r}; {did_you_mean(name, [*by_name, *task_ids()])}")
+    raise UnknownTask(f"no task {name!r}; {did_you_mean(name, [*by_name, *shipped])}")
 
 
 def check_task_text(text: str, source: str) -> tuple[Task | None, list[str]]:
@@ -94,7 +100,8 @@ def _load_file(path: Path) -> Task:
 
 @lru_cache
 def _load_shipped(task_id: str) -> Task:
-    return _load_file(_TASKS / f"{task_id}.yaml")
+    folder = _TASKS if task_id in task_ids() else _TASKS / "evidence"
+    return _load_file(folder / f"{task_id}.yaml")
 
 
 class _Loader(yaml.SafeLoader):

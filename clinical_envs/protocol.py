@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from typing import Any, Literal, TypedDict
 
-from clinical_envs.belief import InfoState
+from clinical_envs.belief import InfoState, initial_state
 from clinical_envs.errors import InvalidArgument
 from clinical_envs.simulator import Action, Ask, Commit, Encounter, Invalid, Transition
 from clinical_envs.task import Task
@@ -141,11 +141,18 @@ def _action(task: Task, pairs: _Pairs) -> Action:
 class Dialogue:
     """An encounter in text: the messages so far, and the next turn from text.
 
-    A world with its own wording overrides `opening`, `read` and `respond`; the rules of a turn
-    stay the simulator's.
+    A world with its own wording overrides `opening`, `read`, `respond`, `write` and the limits;
+    the rules of a turn stay the simulator's.
     """
 
     __slots__ = ("encounter", "messages")
+    max_action_chars = MAX_ACTION_CHARS
+
+    @classmethod
+    def longest_messages(cls, task: Task) -> list[str]:
+        """User turns of every kind, none shorter than any the dialogue can show."""
+        everything = [(finding, True) for finding in range(len(task.findings))]
+        return [prompt(task, initial_state(task, f, everything)) for f in range(len(task.families))]
 
     def __init__(self, encounter: Encounter) -> None:
         self.encounter = encounter

@@ -8,6 +8,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
+from clinical_envs.adapters.dialogues import dialogue_for
 from clinical_envs.case import Case, CaseStream, case_set
 from clinical_envs.catalog import load_task
 from clinical_envs.episode import Episode
@@ -76,9 +77,7 @@ class ClinicalEncounter:
 
 
 class ClinicalWorld:
-    """A task with its oracle, as a world. dialogue: how its encounters are worded."""
-
-    dialogue: type[Dialogue] = Dialogue
+    """A task with its oracle, as a world; its encounters are worded by the task's dialogue."""
 
     def __init__(self, task: Task, *, rho: float = 0.0) -> None:
         self.task = task
@@ -142,7 +141,7 @@ class ClinicalWorld:
 
     def reset(self, case: Case) -> ClinicalEncounter:
         """Start an encounter."""
-        return ClinicalEncounter(self.task, case, self.dialogue)
+        return ClinicalEncounter(self.task, case, dialogue_for(self.task))
 
     def assess(self, episode: Episode) -> Assessment:
         """Verify and judge a finished record.

@@ -25,7 +25,8 @@ def array_ids() -> tuple[str, ...]:
     ('ClinicalAskToCommit-v0', 'ClinicalDx-v0')
     """
     tasks = Path(__file__).parent.parent / "tasks"
-    return (ANY_TASK, *sorted(path.stem for path in tasks.glob("*.yaml")))
+    shipped = [*tasks.glob("*.yaml"), *tasks.glob("evidence/*.yaml")]
+    return (ANY_TASK, *sorted(path.stem for path in shipped))
 
 
 def text_ids() -> tuple[str, ...]:

@@ -8,11 +8,11 @@ from typing import Any
 
 from gymnasium import spaces
 
+from clinical_envs.adapters.dialogues import dialogue_for
 from clinical_envs.adapters.encounters import EncounterEnv
-from clinical_envs.belief import initial_state
 from clinical_envs.episode import Episode
 from clinical_envs.errors import InvalidAction
-from clinical_envs.protocol import MAX_ACTION_CHARS, Dialogue, Message, prompt
+from clinical_envs.protocol import Dialogue, Message
 from clinical_envs.simulator import Invalid
 from clinical_envs.task import Task
 
@@ -52,10 +52,13 @@ class ClinicalTextEnv(EncounterEnv[str, str]):
         privileged: bool = False,
     ) -> None:
         super().__init__(task, split, rho, render_mode, privileged)
-        longest = _longest_prompts(self.task)
+        self._dialogue_type = dialogue_for(self.task)
+        longest = self._dialogue_type.longest_messages(self.task)
         charset = "".join(sorted({*string.printable, *"".join(longest)}))
         self.observation_space = spaces.Text(max(map(len, longest)), min_length=0, charset=charset)
-        self.action_space = spaces.Text(MAX_ACTION_CHARS, min_length=0, charset=charset)
+        self.action_space = spaces.Text(
+            self._dialogue_type.max_action_chars, min_length=0, charset=charset
+        )
 
     @property
     def messages(self) -> list[Message]:
@@ -71,7 +74,7 @@ class ClinicalTextEnv(EncounterEnv[str, str]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
         """Start the next case, or the one that `seed` and the option `index` pick."""
-        self._dialogue = Dialogue(self._begin(seed, options))
+        self._dialogue = self._dialogue_type(self._begin(seed, options))
         return self._newest_message(), self._view()
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
@@ -109,10 +112,3 @@ class ClinicalTextEnv(EncounterEnv[str, str]):
         if self.render_mode == "human":
             self.render()
         return self._extra_info()
-
-
-def _longest_prompts(task: Task) -> list[str]:
-    """For each family the prompt with every finding known and present; no message is longer."""
-    findings = [(finding, True) for finding in range(len(task.findings))]
-    families = range(len(task.families))
-    return [prompt(task, initial_state(task, family, findings)) for family in families]

@@ -1,7 +1,7 @@
 """The full titration oracle against pyAgrum on the same task limited to three asks.
 
-pyAgrum's exact inference with no-forgetting grows by a factor of about 20 with each ask: three is
-what it solves at once, and six is out of its reach.
+Its exact inference with no-forgetting has cliques of ((K + 1) · 3)^asks, K = 6 findings: three
+asks take it a fraction of a second, four half a minute, and six are out of reach.
 """
 
 from __future__ import annotations
