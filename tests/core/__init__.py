@@ -1,0 +1,1 @@
+"""Tests of the core: tasks, cases, belief, simulator, episodes, verifier, protocol."""
