@@ -1,0 +1,19 @@
+"""Fact-checking with a search engine: search, cite, decide, and be checked exactly.
+
+Modules, lowest first:
+
+``verdict``         the three verdicts
+``query_ast``       a parsed PubMed query, and its PubMed and FTS5 texts
+``query_tokens``    any text as tokens; ``uses_boolean``
+``query_error``     the named errors of queries
+``query``           text -> query or error
+``corpus``          articles and claims, and the files they are read from
+``search``          the protocol of a search back-end, and the local index
+``report``          the report and how it is written
+``report_parser``   text -> report and its errors
+``rouge``           ROUGE-L precision
+``rewards``         the published reward, part by part
+``metrics``         label metrics, EQS, EHR
+``quote_audit``     quotes that pass ROUGE-L and still distort
+``evidence_audit``  evidence that is paid, or punished, without reason
+"""
