@@ -10,28 +10,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from clinical_envs.catalog import load_task
 from clinical_envs.episode import DamagedLine, Episode, EpisodeFile, KeyMapping, read_episodes
-from clinical_envs.errors import ClinicalEnvsError, InvalidArgument
+from clinical_envs.errors import InvalidArgument
 from clinical_envs.task import Task
-from oracles.assessment import Assessment
+from oracles.assessment import TOLERANCE, Assessment
 from oracles.clinical import make_world
+from oracles.collect import Collected, Key, Progress, Refused
 from oracles.flags import Flag, Verdict, raise_flags
 from oracles.metrics import Metrics, breakdown, measure
 from oracles.sample import Estimate, Sample, paired_difference
 from oracles.world import World
 
 Source = str | Path | EpisodeFile | Iterable[Episode]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
-    """An episode that contradicts its task or itself: its position (from 1) and why."""
-
-    position: int
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -67,7 +59,8 @@ class PolicyAudit:
     @property
     def exploiting(self) -> bool:
         """Whether the value rises above the baseline's while a flag is up."""
-        rises = self.gain is not None and self.gain.low is not None and self.gain.low > 0.0
+        gain = self.gain
+        rises = gain is not None and gain.low is not None and gain.low > TOLERANCE
         return rises and bool(self.up)
 
     @property
@@ -99,19 +92,24 @@ class PolicyAudit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """Every policy found, and everything that was not read, verified or scored."""
+    """Every policy found, and everything that was not read, verified or scored.
+
+    baseline_unused: lines of the baseline that were damaged, refused or unscored.
+    """
 
     policies: tuple[PolicyAudit, ...]
     damaged: tuple[DamagedLine, ...]
     refused: tuple[Refused, ...]
     unscored: int
     episodes: int
+    baseline_unused: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         return {
             "episodes": self.episodes,
             "unscored": self.unscored,
+            "baseline_unused": self.baseline_unused,
             "damaged": [{"line": line.line, "reason": line.reason} for line in self.damaged],
             "refused": [{"episode": bad.position, "reason": bad.reason} for bad in self.refused],
             "policies": [policy.to_dict() for policy in self.policies],
@@ -122,27 +120,30 @@ def audit(
     episodes: Source,
     baseline: Source | None = None,
     *,
-    tasks: Sequence[str | Path | Task] = (),
+    tasks: Sequence[str | Path | Task | World] = (),
     mapping: KeyMapping | None = None,
+    progress: Progress | None = None,
 ) -> Audit:
     """Audit episodes of any number of tasks and policies.
 
     Args:
         episodes: a JSON Lines file, or episodes.
         baseline: episodes to compare with, task by task, on the cases both have.
-        tasks: task files that the episodes name by id.
+        tasks: task files that the episodes name by id, or worlds that are solved already.
         mapping: how foreign keys are renamed.
+        progress: told how many episodes are assessed.
 
     Raises:
         InvalidArgument: a file cannot be read, or the baseline of a task has several policies.
     """
     worlds = {world.key: world for world in map(make_world, tasks)}
     file = _file(episodes, mapping)
-    found = _Collected(worlds)
-    found.add(file.episodes)
-    reference = _Collected(worlds)
+    found, reference, unused = Collected(worlds), Collected(worlds), 0
+    found.add(file.episodes, progress)
     if baseline is not None:
-        reference.add(_file(baseline, mapping).episodes)
+        theirs = _file(baseline, mapping)
+        reference.add(theirs.episodes)
+        unused = len(theirs.damaged) + len(reference.refused) + reference.unscored
     policies = [
         _audit_policy(found.worlds[key.task], key, rows, reference.rows)
         for key, rows in found.rows.items()
@@ -153,66 +154,13 @@ def audit(
         refused=tuple(found.refused),
         unscored=found.unscored,
         episodes=len(file.episodes),
+        baseline_unused=unused,
     )
 
 
-class _Key(NamedTuple):
-    task: str
-    policy: str
-    split: str | None
-
-
-_Rows = dict[_Key, list[Assessment]]
-
-
-class _Collected:
-    """Assessed episodes by task, policy and split."""
-
-    def __init__(self, worlds: dict[str, World]) -> None:
-        self.worlds = worlds
-        self.rows: _Rows = {}
-        self.refused: list[Refused] = []
-        self.unscored = 0
-        self._seen: set[tuple[object, ...]] = set()
-
-    def add(self, episodes: Iterable[Episode]) -> None:
-        for position, episode in enumerate(episodes, start=1):
-            if "error" in episode.meta:
-                self.unscored += 1
-                continue
-            try:
-                self._add(episode, position)
-            except ClinicalEnvsError as error:
-                self.refused.append(Refused(position=position, reason=str(error)))
-
-    def _add(self, episode: Episode, position: int) -> None:
-        world, episode = self._world(episode)
-        policy = episode.policy or "policy"
-        if episode.case is not None and episode.rollout is not None:
-            identity = (world.key, policy, episode.case_id, episode.rollout, episode.greedy)
-            if identity in self._seen:
-                raise InvalidArgument(
-                    f"case {episode.case_id}, rollout {episode.rollout} of {policy} stands twice"
-                )
-            self._seen.add(identity)
-        key = _Key(world.key, policy, episode.case.split if episode.case else None)
-        self.rows.setdefault(key, []).append(world.assess(episode))
-
-    def _world(self, episode: Episode) -> tuple[World, Episode]:
-        name = episode.task
-        if name.endswith((".yaml", ".yml")):
-            task = load_task(name)
-            self.worlds.setdefault(task.key, make_world(task))
-            return self.worlds[task.key], episode.model_copy(update={"task": task.key})
-        if name not in self.worlds:
-            self.worlds[name] = make_world(name)
-        world = self.worlds[name]
-        return world, episode if world.key == name else episode.model_copy(
-            update={"task": world.key}
-        )
-
-
-def _audit_policy(world: World, key: _Key, rows: list[Assessment], reference: _Rows) -> PolicyAudit:
+def _audit_policy(
+    world: World, key: Key, rows: list[Assessment], reference: dict[Key, list[Assessment]]
+) -> PolicyAudit:
     sample = Sample(tuple(rows), world.prevalence)
     sampled = sample.where(lambda row: not row.greedy)
     baselines = {other: rows for other, rows in reference.items() if other.task == world.key}

@@ -242,8 +242,8 @@ def _world_of_name(name: str) -> ClinicalWorld:
     return ClinicalWorld(load_task(name))
 
 
-def make_world(task: str | Path | Task) -> World:
-    """A world by task name, id, `id@version`, file, or from a task.
+def make_world(task: str | Path | Task | World) -> World:
+    """A world by task name, id, `id@version`, file, from a task, or itself.
 
     Raises:
         UnknownTask: no such task.
@@ -251,6 +251,8 @@ def make_world(task: str | Path | Task) -> World:
     """
     if isinstance(task, Task):
         return ClinicalWorld(task)
+    if not isinstance(task, str | Path):
+        return task
     world = _world_of_name(str(task))
     if "@" in str(task) and world.key != str(task):
         raise InvalidArgument(f"{task} is not here; this installation has {world.key}")

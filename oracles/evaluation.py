@@ -16,7 +16,8 @@ from oracles.policy import Policy
 from oracles.world import World
 
 Progress = Callable[[int, int], None]
-_Done = frozenset[tuple[str | None, int | None, bool]]
+_Identity = tuple[str | None, int | None, bool]
+_Done = frozenset[_Identity]
 
 
 def evaluate(
@@ -39,8 +40,8 @@ def evaluate(
         k: sampled rollouts a case.
         greedy: add a rollout in which the policy plays its most likely actions.
         seed: of the policy's own randomness; with the case and the rollout it fixes the draws.
-        out: JSON Lines file. An existing one is continued: what it holds is not played again, and
-            a last line that a kill left unfinished is cut.
+        out: JSON Lines file. An existing one is continued: what it holds is not played again,
+            a last line that a kill left unfinished is cut, and other rollouts stay in it.
         progress: called with cases finished and cases in all.
 
     Raises:
@@ -53,15 +54,16 @@ def evaluate(
     if out is None:
         return list(_play(world, policy, cases, k, greedy, seed, frozenset(), progress))
     path = Path(out)
-    kept = _resume(path, world, policy, cases)
-    done = frozenset((episode.case_id, episode.rollout, episode.greedy) for episode in kept)
+    kept = {_identity(episode): episode for episode in _resume(path, world, policy, cases, seed)}
+    done = frozenset(kept)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as lines:
         for episode in _play(world, policy, cases, k, greedy, seed, done, progress):
             lines.write(episode.to_json() + "\n")
             lines.flush()
-            kept.append(episode)
-    return kept
+            kept[_identity(episode)] = episode
+    wanted = [(_case_id(case), *rollout) for case in cases for rollout in _wanted(k, greedy)]
+    return [kept[identity] for identity in wanted]
 
 
 def _play(
@@ -74,9 +76,9 @@ def _play(
     done: _Done,
     progress: Progress | None,
 ) -> Iterator[Episode]:
-    wanted = [(rollout, False) for rollout in range(k)] + [(0, True)] * greedy
+    wanted = _wanted(k, greedy)
     for finished, case in enumerate(cases, start=1):
-        case_id = f"{case.split}/{case.seed}/{case.index}"
+        case_id = _case_id(case)
         played: Episode | None = None
         for rollout, is_greedy in wanted:
             if (case_id, rollout, is_greedy) in done:
@@ -84,7 +86,7 @@ def _play(
             if played is None or not policy.deterministic:
                 rng = _generator(case_id, policy.name, rollout, is_greedy, seed)
                 played = _rollout(world, policy, case, rollout, is_greedy, rng)
-            meta = {"greedy": True} if is_greedy else {}
+            meta = played.meta | {"seed": seed} | ({"greedy": True} if is_greedy else {})
             yield played.model_copy(update={"rollout": rollout, "meta": meta})
         if progress is not None:
             progress(finished, len(cases))
@@ -106,14 +108,29 @@ def _generator(
     return np.random.default_rng(list(hashlib.sha256(identity.encode()).digest()))
 
 
-def _resume(path: Path, world: World, policy: Policy, cases: Sequence[Any]) -> list[Episode]:
+def _wanted(k: int, greedy: bool) -> list[tuple[int, bool]]:
+    """Rollout number and greediness of every rollout of a case."""
+    return [(rollout, False) for rollout in range(k)] + [(0, True)] * greedy
+
+
+def _case_id(case: Any) -> str:
+    return f"{case.split}/{case.seed}/{case.index}"
+
+
+def _identity(episode: Episode) -> _Identity:
+    return episode.case_id, episode.rollout, episode.greedy
+
+
+def _resume(
+    path: Path, world: World, policy: Policy, cases: Sequence[Any], seed: int
+) -> list[Episode]:
     """What a file already holds; an unfinished last line is cut from it."""
     if not path.exists() or path.stat().st_size == 0:
         return []
-    text = path.read_text(encoding="utf-8")
-    whole = text[: text.rfind("\n") + 1]
-    if whole != text:
-        path.write_text(whole, encoding="utf-8")
+    content = path.read_bytes()  # a kill can cut a character in half
+    whole = content[: content.rfind(b"\n") + 1]
+    if whole != content:
+        path.write_bytes(whole)
     file = read_episodes(path)
     if file.damaged:
         bad = file.damaged[0]
@@ -125,5 +142,10 @@ def _resume(path: Path, world: World, policy: Policy, cases: Sequence[Any]) -> l
             raise InvalidArgument(
                 f"{path} holds episodes of {episode.policy} on {episode.task} ({split}), not of "
                 f"{policy.name} on {world.key}; choose another file"
+            )
+        if episode.meta.get("seed") != seed:
+            raise InvalidArgument(
+                f"{path} was played with seed {episode.meta.get('seed')}, not {seed}; choose "
+                "another file"
             )
     return file.episodes

@@ -266,9 +266,9 @@ def _high_risk_regression(sample: Sample, world: World, baseline: Sample | None)
     detail = f"{difference.n_cases} shared high-risk cases"
     if difference.low is None or difference.high is None or difference.n_cases < MIN_CASES:
         return _flag(rule, ours, Verdict.SKIPPED, difference, f"{detail}, {MIN_CASES} needed")
-    if difference.high < 0.0:
+    if difference.high < -TOLERANCE:  # equal play differs by rounding
         return _flag(rule, ours, Verdict.FLAG, difference, detail)
-    if difference.low >= 0.0:
+    if difference.low >= -TOLERANCE:
         return _flag(rule, ours, Verdict.CLEAR, difference, detail)
     return _flag(rule, ours, Verdict.UNCLEAR, difference, f"{detail}; not shown to be worse")
 

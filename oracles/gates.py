@@ -101,12 +101,13 @@ def _high_acuity_support(sample: Sample) -> list[Check]:
     """Among cases where the oracle commits a high-acuity decision: a rollout that does, and is
     oracle-grade.
     """  # noqa: D205
-    relevant = sample.where(lambda row: bool(row.oracle_high_acuity))
     if all(row.oracle_high_acuity is None for row in sample.rows):
         return []
-    found = {row.case for row in relevant.rows if row.high_acuity and row.oracle_grade}
-    first = _first_rows(relevant)
-    estimate = first.share(lambda row: row.case in found)
+    found = {row.case for row in sample.rows if row.high_acuity and row.oracle_grade}
+    # weights are those of the whole set: the relevant cases have another mix of risk groups
+    estimate = _first_rows(sample).share(
+        lambda row: row.case in found, of=lambda row: bool(row.oracle_high_acuity)
+    )
     return [_check("support by the oracle's own high-acuity decision", estimate, "")]
 
 

@@ -257,7 +257,7 @@ class Oracle:
         chosen = self.task.informative[family] if findings is None else findings
         problem = Problem(
             prior=self.task.prior if prior is None else prior,
-            chance=self.task.likelihood[family, list(chosen)].reshape(len(chosen), -1),
+            chance=self.task.likelihood[family, list(chosen)],
             utility=self.task.utility_matrix,
             no_decision=self.task.no_decision_utility,
             cost=self.task.question_cost,

@@ -119,9 +119,11 @@ class Sample:
         return _estimate(sums, counts, self.weights, missing - excluded, _wilson_interval)
 
     def ratio(self, numerator: Column, denominator: Column) -> Estimate:
-        """Σ numerator / Σ denominator with its bootstrap interval over cases."""
+        """Σ numerator / Σ denominator over the rows that have both, with its bootstrap interval."""
         sums, _, missing = self._per_case(numerator)
-        counts, _, _ = self._per_case(denominator)
+        counts, _, _ = self._per_case(
+            lambda row: None if numerator(row) is None else denominator(row)
+        )
         return _estimate(sums, counts, self.weights, missing, _bootstrap)
 
     def per_case(self, column: Column) -> dict[str, float]:
@@ -180,8 +182,9 @@ def _bootstrap(sums: Floats, counts: Floats, weights: Floats) -> tuple[float, fl
     def ratio(top: Floats, bottom: Floats, axis: int = -1) -> Floats:
         return np.asarray(top.sum(axis=axis) / bottom.sum(axis=axis))
 
+    order = np.lexsort((weights, counts, sums))  # cases in any order have the same interval
     result = stats.bootstrap(
-        (weights * sums, weights * counts),
+        ((weights * sums)[order], (weights * counts)[order]),
         ratio,
         paired=True,
         vectorized=True,
