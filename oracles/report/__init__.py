@@ -1,0 +1,5 @@
+"""The guarded report: one HTML page that opens from disk, verdict first, evidence beside it."""
+
+from oracles.report.page import render_report
+
+__all__ = ["render_report"]
