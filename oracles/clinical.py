@@ -83,6 +83,7 @@ class ClinicalWorld:
         self.task = task
         self.rho = rho
         self._streams: dict[tuple[str, int], CaseStream] = {}
+        self._oracle_plays: dict[Case, dict[str, Any]] = {}
 
     @cached_property
     def oracle(self) -> Oracle:
@@ -169,7 +170,7 @@ class ClinicalWorld:
         seen = {task.finding_ids[q]: present for q, present in outcome.final.seen()}
         return Assessment(
             episode=episode,
-            case=episode.case_id or f"{episode.family}#{id(episode)}",
+            case=episode.case_id or "",
             family=episode.family,
             group=None
             if outcome.state is None
@@ -189,14 +190,22 @@ class ClinicalWorld:
             belief_regret=belief_regret,
             hedge=decision in task.hedge_decisions if task.hedges else None,
             wasted_asks=wasted,
-            **self._oracle_on_case(episode, outcome),
+            **self._oracle_on(self._case(episode, outcome), expected=outcome.expected),
         )
 
-    def _oracle_on_case(self, episode: Episode, outcome: Outcome) -> dict[str, Any]:
-        """What the oracle would have done, asked and earned on the same case."""
-        case = self._case(episode, outcome)
+    def _oracle_on(self, case: Case | None, *, expected: bool) -> dict[str, Any]:
+        """What the oracle would have done, asked and earned on the same case.
+
+        expected: the episode's reward is an expectation, which no realised one compares with.
+        """
         if case is None:
             return {}
+        if case not in self._oracle_plays:
+            self._oracle_plays[case] = self._play_oracle(case)
+        play = self._oracle_plays[case]
+        return play | {"oracle_reward": None, "guess_share": None} if expected else play
+
+    def _play_oracle(self, case: Case) -> dict[str, Any]:
         task, info, asks = self.task, case.start(self.task), 0
         while isinstance(action := self.oracle.act(info), Ask):
             info = info.see(action.finding, case.answers[action.finding])
@@ -204,16 +213,14 @@ class ClinicalWorld:
         decision, utility = action.decision, task.utility_matrix[case.state]
         reward = float(utility[decision]) - task.question_cost * asks
         return {
-            "oracle_reward": None if outcome.expected else reward,
+            "oracle_reward": reward,
             "oracle_asks": asks,
             "oracle_decision": task.decision_ids[decision],
             "oracle_hedge": decision in task.hedge_decisions if task.hedges else None,
             "oracle_high_acuity": decision in task.high_acuity_decisions
             if task.high_acuity
             else None,
-            "guess_share": None
-            if outcome.expected
-            else float((utility >= reward - EPS - TOLERANCE).mean()),
+            "guess_share": float((utility >= reward - EPS - TOLERANCE).mean()),
         }
 
     def _case(self, episode: Episode, outcome: Outcome) -> Case | None:

@@ -55,13 +55,13 @@ class Collected:
                 self.unscored += 1
                 continue
             try:
-                self._add(episode)
+                self._add(episode, position)
             except ClinicalEnvsError as error:
                 self.refused.append(Refused(position=position, reason=str(error)))
 
-    def _add(self, episode: Episode) -> None:
+    def _add(self, episode: Episode, position: int) -> None:
         world, episode = self._world(episode)
-        row = self._assess(world, episode)  # a refused record does not stand in a good one's way
+        row = self._assess(world, episode, position)
         policy = episode.policy or "policy"
         if episode.case is not None and episode.rollout is not None:
             identity = (world.key, policy, episode.case_id, episode.rollout, episode.greedy)
@@ -73,9 +73,9 @@ class Collected:
         key = Key(world.key, policy, episode.case.split if episode.case else None)
         self.rows.setdefault(key, []).append(row)
 
-    def _assess(self, world: World, episode: Episode) -> Assessment:
+    def _assess(self, world: World, episode: Episode, position: int) -> Assessment:
         if episode.case is None:
-            return world.assess(episode)
+            return replace(world.assess(episode), case=f"episode {position}")
         initial = frozenset(episode.initial.items())
         content = (world.key, episode.case_id, episode.case.hash, episode.family, episode.state)
         same = (*content, initial, episode.turns, episode.raw)

@@ -99,7 +99,7 @@ def _children(task: Task, node: Leaf, action: Action) -> list[Leaf]:
         )
         for present in (True, False)
     ]
-    return [child for child in children if (child.reach > 0.0).any()]
+    return [child for child in children if float(child.reach @ task.prior) > 0.0]
 
 
 @dataclass(frozen=True)
