@@ -19,6 +19,7 @@ from training.cli.evaluate_command import evaluate
 from training.cli.gates_command import gates
 from training.cli.oracle_command import oracle
 from training.cli.play_command import play
+from training.cli.reward_audit_command import reward_audit
 from training.cli.selftest_command import selftest
 from training.cli.terminal import Commands
 
@@ -62,6 +63,7 @@ app.command(rich_help_panel=_TASKS)(cases)
 app.command(rich_help_panel=_POLICIES)(evaluate)
 app.command(rich_help_panel=_POLICIES)(gates)
 app.command(rich_help_panel=_POLICIES)(audit)
+app.command("reward-audit", rich_help_panel=_POLICIES)(reward_audit)
 app.command(rich_help_panel=_SUITE)(demo)
 app.command(rich_help_panel=_SUITE)(selftest)
 app.add_typer(schema_command.app, name="schema", rich_help_panel=_SUITE)

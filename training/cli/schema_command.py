@@ -20,3 +20,11 @@ def episode() -> None:
     from clinical_envs.episode import episode_schema
 
     print_json(episode_schema())
+
+
+@app.command()
+def judgments() -> None:
+    """One line of a file that `reward-audit` reads (JSON Lines)."""
+    from oracles.reward_audit.records import row_schema
+
+    print_json(row_schema())

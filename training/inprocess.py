@@ -1,0 +1,227 @@
+"""An engine in the trainer's own process: dialogues in lockstep over one key/value cache.
+
+Every prompt is prefilled once and shared by its dialogues. All dialogues sample turn t together,
+token by token; then the replies go in as one block, padded on the left, and the cache is kept.
+Padding leaves holes in the attention mask, so positions are counted from the tokens that exist,
+and layers with a sliding window are refused beyond their window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from clinical_envs.errors import InvalidArgument
+from training.chat import ChatTokens
+from training.dialogue import Speaker
+from training.engine import Sampling, TokenRecord
+
+
+class _Row:
+    """One dialogue while it is played."""
+
+    def __init__(self, index: int, speaker: Speaker, prompt: tuple[int, ...], seed: int) -> None:
+        self.index, self.speaker, self.prompt = index, speaker, prompt
+        self.rng = np.random.default_rng(seed)
+        self.ids: list[int] = []
+        self.mask: list[int] = []
+        self.logprobs: list[float] = []
+        self.turns: list[tuple[int, int]] = []
+        self.turn_start = 0
+        self.speaking = True
+        self.over = False
+        self.cut = False
+
+    @property
+    def length(self) -> int:
+        return len(self.prompt) + len(self.ids)
+
+    def sample(self, logprobs: torch.Tensor, cumulative: np.ndarray[Any, Any] | None) -> int:
+        """The next token of this row from its log-probabilities, and its record."""
+        if cumulative is None:
+            token = int(logprobs.argmax())
+        else:
+            draw = self.rng.random() * cumulative[-1]
+            token = int(np.searchsorted(cumulative, draw, side="right"))
+            token = min(token, len(cumulative) - 1)
+        self.ids.append(token)
+        self.mask.append(1)
+        self.logprobs.append(float(logprobs[token]))
+        return token
+
+    def append(self, tokens: tuple[int, ...]) -> None:
+        self.ids += tokens
+        self.mask += [0] * len(tokens)
+        self.logprobs += [0.0] * len(tokens)
+
+    def record(self) -> TokenRecord:
+        return TokenRecord(
+            prompt_ids=self.prompt,
+            completion_ids=tuple(self.ids),
+            env_mask=tuple(self.mask),
+            logprobs=tuple(self.logprobs),
+            turns=tuple(self.turns),
+            cut=self.cut,
+        )
+
+
+class InProcessEngine:
+    """Samples from a model in this process.
+
+    model: a causal language model, or a PEFT model over one. tokens: its chat template in ids.
+    """
+
+    def __init__(self, model: Any, tokens: ChatTokens) -> None:
+        self.model = model
+        self.tokens = tokens
+        self._window = _sliding_window(model.config)
+
+    def play(
+        self, speakers: Sequence[Speaker], seeds: Sequence[int], sampling: Sampling
+    ) -> list[TokenRecord]:
+        """Play every dialogue to its end."""
+        training = self.model.training
+        self.model.eval()
+        try:
+            with torch.no_grad():
+                return self._play(speakers, seeds, sampling)
+        finally:
+            self.model.train(training)
+
+    def _play(
+        self, speakers: Sequence[Speaker], seeds: Sequence[int], sampling: Sampling
+    ) -> list[TokenRecord]:
+        rows = [
+            _Row(i, speaker, self.tokens.prompt(speaker.opening), seed)
+            for i, (speaker, seed) in enumerate(zip(speakers, seeds, strict=True))
+        ]
+        batch = _Batch(self.model, self.tokens.pad)
+        logits = batch.prefill([row.prompt for row in rows])
+        active = rows
+        while active:
+            logits = self._speak(batch, active, logits, sampling)
+            for row in active:
+                self._listen(row, sampling)
+            keep = [i for i, row in enumerate(active) if not row.over]
+            if len(keep) < len(active):
+                batch.select(keep)
+                active = [active[i] for i in keep]
+            if active:
+                self._check_window(batch.width)
+                pending = [row.ids[row.turns[-1][1] - 1 :] for row in active]
+                logits = batch.feed(pending)
+        return [row.record() for row in rows]
+
+    def _speak(
+        self, batch: _Batch, rows: list[_Row], logits: torch.Tensor, sampling: Sampling
+    ) -> torch.Tensor:
+        """Sample one turn of every row; the last token of a turn is fed with the reply."""
+        for row in rows:
+            row.speaking, row.turn_start = True, len(row.ids)
+        while True:
+            logprobs = torch.log_softmax(logits.float(), dim=-1)
+            cumulative = None if sampling.greedy else logprobs.exp().double().cumsum(-1).numpy()
+            feed: list[list[int]] = []
+            for i, row in enumerate(rows):
+                if not row.speaking:
+                    feed.append([])
+                    continue
+                token = row.sample(logprobs[i], None if cumulative is None else cumulative[i])
+                used = len(row.ids) - row.turn_start
+                full = row.length >= sampling.max_context_tokens
+                row.cut |= token != self.tokens.end_of_turn and (
+                    full or used >= sampling.max_turn_tokens
+                )
+                if token == self.tokens.end_of_turn or row.cut:
+                    row.speaking = False
+                    feed.append([])
+                else:
+                    feed.append([token])
+            if not any(row.speaking for row in rows):
+                return logits
+            logits = batch.feed(feed)
+
+    def _listen(self, row: _Row, sampling: Sampling) -> None:
+        """Give the turn to the speaker and append its reply."""
+        row.turns.append((row.turn_start, len(row.ids)))
+        complete = row.ids[-1] == self.tokens.end_of_turn
+        text = self.tokens.text(row.ids[row.turn_start :])
+        answer = row.speaker.answer(text, complete=complete)
+        if answer is None:
+            row.over = True
+            return
+        reply = self.tokens.reply(answer)
+        if row.length + len(reply) >= sampling.max_context_tokens:
+            row.over = row.cut = True
+            return
+        row.append(reply)
+
+    def _check_window(self, width: int) -> None:
+        if self._window is not None and width > self._window:
+            raise InvalidArgument(
+                f"a dialogue of {width} cached tokens exceeds the model's sliding window of "
+                f"{self._window}; the in-process engine is exact only within it, use engine=vllm"
+            )
+
+
+class _Batch:
+    """The cache of the rows that are still playing."""
+
+    def __init__(self, model: Any, pad: int) -> None:
+        self.model, self.pad = model, pad
+        self.cache: Any = None
+        self.mask = torch.empty(0)
+
+    @property
+    def width(self) -> int:
+        return int(self.mask.shape[1])
+
+    def prefill(self, prompts: list[tuple[int, ...]]) -> torch.Tensor:
+        """Run every distinct prompt once; logits after the prompt of each row."""
+        distinct = {prompt: i for i, prompt in enumerate(dict.fromkeys(prompts))}
+        self.mask = torch.zeros(len(distinct), 0, dtype=torch.long)
+        logits = self.feed([list(prompt) for prompt in distinct])
+        index = torch.tensor([distinct[prompt] for prompt in prompts])
+        self.cache.batch_select_indices(index)
+        self.mask = self.mask[index]
+        return logits[index]
+
+    def select(self, rows: list[int]) -> None:
+        """Keep some rows."""
+        index = torch.tensor(rows, dtype=torch.long)
+        if rows:
+            self.cache.batch_select_indices(index)
+        self.mask = self.mask[index]
+
+    def feed(self, tokens: list[list[int]]) -> torch.Tensor:
+        """Feed each row its tokens, padded on the left; logits after the last token of each row.
+
+        The logits of a row that is fed nothing have no meaning.
+        """
+        width = max(len(row) for row in tokens)
+        ids = torch.full((len(tokens), width), self.pad, dtype=torch.long)
+        new = torch.zeros(len(tokens), width, dtype=torch.long)
+        for i, row in enumerate(tokens):
+            if row:
+                ids[i, width - len(row) :] = torch.tensor(row)
+                new[i, width - len(row) :] = 1
+        positions = (self.mask.sum(1, keepdim=True) + new.cumsum(1) - 1).clamp(min=0)
+        self.mask = torch.cat([self.mask, new], dim=1)
+        out = self.model(
+            input_ids=ids,
+            attention_mask=self.mask,
+            position_ids=positions,
+            cache=self.cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        self.cache = out.past_key_values
+        return out.logits[:, -1]
+
+
+def _sliding_window(config: Any) -> int | None:
+    layers = getattr(config, "layer_types", None) or []
+    return int(config.sliding_window) if "sliding_attention" in layers else None
