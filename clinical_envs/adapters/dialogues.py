@@ -7,7 +7,10 @@ import importlib
 from clinical_envs.protocol import Dialogue
 from clinical_envs.task import Task
 
-_OWN: dict[str, str] = {}
+_OWN = {
+    "ClinicalCheckedQA-v0": "clinical_envs.checkedqa.dialogue:CheckedQADialogue",
+    "ClinicalRubric-v0": "clinical_envs.rubric.dialogue:RubricDialogue",
+}
 """Task id -> `module:class` of a dialogue with its own wording."""
 
 
