@@ -9,7 +9,8 @@ that roles strictly alternate: prompt (user), action (assistant), reply (user), 
 from __future__ import annotations
 
 import json
-from typing import Any, Literal, TypedDict
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple, TypedDict
 
 from clinical_envs.belief import InfoState, initial_state
 from clinical_envs.errors import InvalidArgument
@@ -95,47 +96,71 @@ def parse_action(task: Task, text: str) -> Action:
     >>> parse_action(task, 'I would ask about fever.')
     Invalid(reason='not_json')
     """
-    if len(text) > MAX_ACTION_CHARS:
+    turn = read_turn(text, _ARGUMENT)
+    if isinstance(turn, Invalid):
+        return turn
+    if not isinstance(turn.value, str):
+        return Invalid("not_text")
+    if turn.kind == "ask":
+        finding = task.finding_index.get(turn.value)
+        return Invalid("unknown_finding") if finding is None else Ask(finding)
+    decision = task.decision_index.get(turn.value)
+    return Invalid("unknown_decision") if decision is None else Commit(decision)
+
+
+class WrittenTurn(NamedTuple):
+    """A turn of text: which action, and the value of its one argument."""
+
+    kind: str
+    value: Any
+
+
+def read_turn(
+    text: str, arguments: Mapping[str, str], *, max_chars: int = MAX_ACTION_CHARS
+) -> WrittenTurn | Invalid:
+    """One JSON object `{"action": KIND, ARGUMENT: value}` and nothing else; total.
+
+    arguments: the argument of each kind of action. A key that stands twice, at any depth, is
+    refused.
+
+    >>> read_turn('{"action": "search", "query": "asthma"}', {"search": "query"})
+    WrittenTurn(kind='search', value='asthma')
+    """
+    if len(text) > max_chars:
         return Invalid("too_long")
     if not text.strip():
         return Invalid("empty")
     try:
-        pairs = json.loads(text, object_pairs_hook=_Pairs, parse_constant=_refuse)
+        fields = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse)
+    except _RepeatedKeyError:
+        return Invalid("duplicate_key")
     except (ValueError, RecursionError):
         return Invalid("not_json")
-    if not isinstance(pairs, _Pairs):
+    if not isinstance(fields, dict):
         return Invalid("not_an_object")
-    return _action(task, pairs)
-
-
-class _Pairs(list[tuple[str, Any]]):
-    """The pairs of a JSON object, so that a repeated key is seen."""
-
-
-def _action(task: Task, pairs: _Pairs) -> Action:
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        return Invalid("duplicate_key")
     if "action" not in fields:
         return Invalid("missing_key")
     kind = fields["action"]
     if not isinstance(kind, str):
         return Invalid("not_text")
-    if kind not in _ARGUMENT:
+    if kind not in arguments:
         return Invalid("unknown_action")
-    argument = _ARGUMENT[kind]
-    if argument not in fields:
+    if arguments[kind] not in fields:
         return Invalid("missing_key")
     if len(fields) > 2:
         return Invalid("unknown_key")
-    name = fields[argument]
-    if not isinstance(name, str):
-        return Invalid("not_text")
-    if kind == "ask":
-        finding = task.finding_index.get(name)
-        return Invalid("unknown_finding") if finding is None else Ask(finding)
-    decision = task.decision_index.get(name)
-    return Invalid("unknown_decision") if decision is None else Commit(decision)
+    return WrittenTurn(kind, fields[arguments[kind]])
+
+
+class _RepeatedKeyError(ValueError):
+    """A key stands twice in a JSON object."""
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise _RepeatedKeyError
+    return fields
 
 
 class Dialogue:

@@ -8,6 +8,8 @@ from clinical_envs.protocol import Dialogue
 from clinical_envs.task import Task
 
 _OWN = {
+    "ClinicalFactCheck-v0": "clinical_envs.factcheck.dialogue:FactCheckDialogue",
+    "ClinicalFactCheckLabel-v0": "clinical_envs.factcheck.dialogue:LabelDialogue",
     "ClinicalCheckedQA-v0": "clinical_envs.checkedqa.dialogue:CheckedQADialogue",
     "ClinicalRubric-v0": "clinical_envs.rubric.dialogue:RubricDialogue",
 }

@@ -9,14 +9,13 @@ A query finds the passage whose title shares most words with it; an answer is cl
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from typing import Any
 
+from clinical_envs import protocol
 from clinical_envs.belief import InfoState, initial_state
 from clinical_envs.checkedqa.world import Question, question, questions
 from clinical_envs.episode import CommitTurn, Episode
 from clinical_envs.errors import InvalidArgument, InvalidEpisode
-from clinical_envs.protocol import MAX_ACTION_CHARS, Dialogue
+from clinical_envs.protocol import Dialogue
 from clinical_envs.simulator import Action, Ask, Commit, Encounter, Invalid
 from clinical_envs.task import Task
 
@@ -98,37 +97,10 @@ def read_turn(text: str) -> tuple[str, str] | Invalid:
     >>> read_turn("search for trials")
     Invalid(reason='not_json')
     """
-    if len(text) > MAX_ACTION_CHARS:
-        return Invalid("too_long")
-    if not text.strip():
-        return Invalid("empty")
-    try:
-        pairs = json.loads(text, object_pairs_hook=tuple, parse_constant=_refuse)
-    except (ValueError, RecursionError):
-        return Invalid("not_json")
-    if not isinstance(pairs, tuple):
-        return Invalid("not_an_object")
-    return _fields(pairs)
-
-
-def _fields(pairs: Iterable[tuple[str, Any]]) -> tuple[str, str] | Invalid:
-    given = list(pairs)
-    fields = dict(given)
-    if len(fields) < len(given):
-        return Invalid("duplicate_key")
-    if "action" not in fields:
-        return Invalid("missing_key")
-    kind = fields["action"]
-    if not isinstance(kind, str):
-        return Invalid("not_text")
-    if kind not in _ARGUMENT:
-        return Invalid("unknown_action")
-    if _ARGUMENT[kind] not in fields:
-        return Invalid("missing_key")
-    if len(fields) > 2:
-        return Invalid("unknown_key")
-    value = fields[_ARGUMENT[kind]]
-    return (kind, value) if isinstance(value, str) else Invalid("not_text")
+    turn = protocol.read_turn(text, _ARGUMENT)
+    if isinstance(turn, Invalid):
+        return turn
+    return (turn.kind, turn.value) if isinstance(turn.value, str) else Invalid("not_text")
 
 
 def answer_text(asked: Question, episode: Episode) -> str | None:
@@ -178,7 +150,3 @@ def _passage(task: Task, asked: Question, finding: int, answer: bool) -> dict[st
 
 def _reply(content: dict[str, str], turns_left: int) -> str:
     return json.dumps({**content, "turns_left": turns_left})
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(constant)

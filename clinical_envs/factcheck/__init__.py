@@ -16,4 +16,16 @@ Modules, lowest first:
 ``metrics``         label metrics, EQS, EHR
 ``quote_audit``     quotes that pass ROUGE-L and still distort
 ``evidence_audit``  evidence that is paid, or punished, without reason
+
+The worlds ``ClinicalFactCheck-v0`` and ``ClinicalFactCheckLabel-v0`` stand on them:
+
+``topics``            the claim of a case
+``designs``           bodies of evidence and their wording
+``studies``           its invented studies
+``library``           query -> the body of evidence it retrieves
+``reporting``         decision -> report, and report -> way of reporting
+``turns``             text -> what a turn does
+``dialogue``          the encounter in text
+``training_rewards``  the published reward and metrics of an episode
+``examples``          a few claims written by hand
 """

@@ -9,6 +9,7 @@ in the result says that the query was relaxed. It is never done silently.
 from __future__ import annotations
 
 import sqlite3
+import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,7 +70,7 @@ class LocalSearch:
 
     Rank is bm25 with column weights title 2, abstract 1, MeSH 1.5, PMID and year 0; ties go to
     the smaller PMID. Words are not stemmed (PubMed stems none; ``*`` truncates exactly), case,
-    accents and the spelling of Greek letters do not matter.
+    accents and the spelling of Greek letters do not matter. An index may be used from any thread.
 
     >>> local = LocalSearch.build([Article(pmid="7", title="Aspirin and stroke")])
     >>> local.search("aspirin NOT migraine").pmids
@@ -79,6 +80,7 @@ class LocalSearch:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
+        self._release = weakref.finalize(self, connection.close)
 
     @classmethod
     def build(cls, articles: Iterable[Article], path: Path | None = None) -> LocalSearch:
@@ -90,7 +92,7 @@ class LocalSearch:
         """
         if path is not None and path.exists():
             raise InvalidArgument(f"{path} exists; remove it, or open it with LocalSearch.open")
-        connection = sqlite3.connect(path or ":memory:")
+        connection = sqlite3.connect(path or ":memory:", check_same_thread=False)
         try:
             _create(connection)
             with connection:
@@ -111,7 +113,8 @@ class LocalSearch:
         """
         if not path.is_file():
             raise InvalidArgument(f"no index file {path}; make one with LocalSearch.build")
-        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+        address = f"{path.absolute().as_uri()}?mode=ro"
+        connection = sqlite3.connect(address, uri=True, check_same_thread=False)
         try:
             layout = connection.execute("PRAGMA user_version").fetchone()[0]
         except sqlite3.DatabaseError:
@@ -122,8 +125,8 @@ class LocalSearch:
         return cls(connection)
 
     def close(self) -> None:
-        """Release the index; an index in memory is gone."""
-        self._connection.close()
+        """Release the index, which also happens when it is dropped; one in memory is gone."""
+        self._release()
 
     def search(
         self, query: str, *, limit: int = 5, match: Match = "all"

@@ -12,10 +12,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from clinical_envs import protocol
 from clinical_envs.belief import InfoState, initial_state
 from clinical_envs.episode import CommitTurn, Episode
 from clinical_envs.errors import InvalidArgument, InvalidEpisode
-from clinical_envs.protocol import MAX_ACTION_CHARS, Dialogue
+from clinical_envs.protocol import Dialogue
 from clinical_envs.rubric.criteria import Answer, Claim
 from clinical_envs.rubric.grading import classify
 from clinical_envs.rubric.world import Message, context, message, messages
@@ -95,37 +96,12 @@ class RubricDialogue(Dialogue):
 
 def read_turn(asked: Message, text: str) -> str | tuple[Claim, ...] | Invalid:
     """A turn as the item asked for, the claims of an answer, or the named reason why neither."""
-    if len(text) > MAX_ACTION_CHARS:
-        return Invalid("too_long")
-    if not text.strip():
-        return Invalid("empty")
-    try:
-        turn = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse)
-    except _RepeatedKeyError:
-        return Invalid("duplicate_key")
-    except (ValueError, RecursionError):
-        return Invalid("not_json")
-    if not isinstance(turn, dict):
-        return Invalid("not_an_object")
-    return _fields(asked, turn)
-
-
-def _fields(asked: Message, fields: dict[str, Any]) -> str | tuple[Claim, ...] | Invalid:
-    if "action" not in fields:
-        return Invalid("missing_key")
-    kind = fields["action"]
-    if not isinstance(kind, str):
-        return Invalid("not_text")
-    if kind not in _ARGUMENT:
-        return Invalid("unknown_action")
-    if _ARGUMENT[kind] not in fields:
-        return Invalid("missing_key")
-    if len(fields) > 2:
-        return Invalid("unknown_key")
-    value = fields[_ARGUMENT[kind]]
-    if kind == "ask":
-        return value if isinstance(value, str) else Invalid("not_text")
-    return _claims(asked, value)
+    turn = protocol.read_turn(text, _ARGUMENT)
+    if isinstance(turn, Invalid):
+        return turn
+    if turn.kind == "answer":
+        return _claims(asked, turn.value)
+    return turn.value if isinstance(turn.value, str) else Invalid("not_text")
 
 
 def _claims(asked: Message, value: object) -> tuple[Claim, ...] | Invalid:
@@ -214,18 +190,3 @@ def _context(task: Task, finding: int, answer: bool) -> dict[str, str]:
 
 def _reply(content: dict[str, str], turns_left: int) -> str:
     return json.dumps({**content, "turns_left": turns_left})
-
-
-class _RepeatedKeyError(ValueError):
-    """A key stands twice in an object."""
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        raise _RepeatedKeyError
-    return fields
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(constant)

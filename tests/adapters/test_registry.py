@@ -16,13 +16,13 @@ from clinical_envs.adapters.registry import (
     register_environments,
     text_ids,
 )
-from clinical_envs.catalog import example_task_path, task_ids
+from clinical_envs.catalog import evidence_ids, example_task_path, task_ids
 from clinical_envs.errors import UnknownTask
 from clinical_envs.task import text_id
 
 
 def test_ids_are_those_of_the_catalog_and_the_one_for_any_task() -> None:
-    assert array_ids() == (ANY_TASK, *task_ids())
+    assert array_ids() == (ANY_TASK, *sorted((*task_ids(), *evidence_ids())))
     assert text_ids() == tuple(map(text_id, array_ids()))
     assert example_task_path().stem == EXAMPLE_TASK
 

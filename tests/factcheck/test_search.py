@@ -3,6 +3,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -158,7 +159,8 @@ def test_an_sqlite_without_fts5_gives_one_line(monkeypatch: pytest.MonkeyPatch) 
             return super().executescript(script.replace("USING fts5", "USING fts5_is_not_here"))
 
     connect = sqlite3.connect
-    monkeypatch.setattr(sqlite3, "connect", lambda path: connect(path, factory=WithoutFTS5))
+    without = partial(connect, factory=WithoutFTS5)
+    monkeypatch.setattr(sqlite3, "connect", without)
     with pytest.raises(MissingExtra, match=r"^this Python's SQLite was built without FTS5.*$"):
         LocalSearch.build([])
 

@@ -17,13 +17,14 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+from clinical_envs.adapters.dialogues import dialogue_for
 from clinical_envs.adapters.registry import array_ids, text_ids
 from clinical_envs.adapters.tools import tool_environment
 from clinical_envs.case import Case, CaseStream
 from clinical_envs.catalog import load_task
 from clinical_envs.errors import ClinicalEnvsError
 from clinical_envs.protocol import action_text
-from clinical_envs.simulator import Ask, Commit
+from clinical_envs.simulator import Ask, Commit, Encounter
 from clinical_envs.task import Task
 
 SEED, POOL = 2024, 1500
@@ -124,12 +125,13 @@ def test_the_state_is_named_only_at_the_end_or_on_request(env_id: str) -> None:
     """OpenEnv#446, POPGym#3: the true state belongs in the info on request, and nowhere else."""
     env, open_env = gym.make(env_id), gym.make(env_id, privileged=True)
     task = env.unwrapped.task
-    if env_id in text_ids():
-        ask, commit = action_text(task, Ask(0)), action_text(task, Commit(0))
-    else:
-        ask, commit = 0, len(task.findings)
     hidden = {"state", "posterior", "privileged", "outcome", "utility", "index"}
-    infos = [env.reset(seed=1)[1], env.step(ask)[-1]]
+    start = env.reset(seed=1)[1]
+    ask, commit = 0, len(task.findings)
+    if env_id in text_ids():
+        dialogue = dialogue_for(task)(Encounter(task, CaseStream(task, "train", 1)[0]))
+        ask, commit = dialogue.write(Ask(0)), dialogue.write(Commit(0))
+    infos = [start, env.step(ask)[-1]]
     assert not any(hidden & _keys(info) for info in infos)
     assert open_env.reset(seed=1)[1]["privileged"]["state"] in task.state_ids
     assert "state" in env.step(commit)[-1]["outcome"]
