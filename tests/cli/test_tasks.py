@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from clinical_envs import load_task, task_ids
-from clinical_envs.catalog import example_task_path
+from clinical_envs.catalog import evidence_ids, example_task_path
 
 KEYS = {
     "id",
@@ -23,7 +23,7 @@ KEYS = {
 
 def test_tasks_as_json_have_exactly_the_published_keys_and_values(run_json):
     rows = {row["name"]: row for row in run_json("tasks")}
-    assert [row["id"] for row in rows.values()] == list(task_ids())
+    assert [row["id"] for row in rows.values()] == [*task_ids(), *evidence_ids()]
     assert all(set(row) == KEYS for row in rows.values())
     # published statistics: gap and asks, to three decimals
     published = {

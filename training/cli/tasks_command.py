@@ -31,11 +31,11 @@ def tasks(
     """List the shipped tasks with their exact values; show or check one."""
     if ctx.invoked_subcommand is not None:
         return
-    from clinical_envs.catalog import load_task, task_ids
+    from clinical_envs.catalog import evidence_ids, load_task, task_ids
     from oracles.clinical import ClinicalWorld
 
     rows = []
-    ids = task_ids()
+    ids = (*task_ids(), *evidence_ids())
     with progress("solving the shipped tasks") as tell:
         for done, task_id in enumerate(ids, start=1):
             rows.append(exact_row(ClinicalWorld(load_task(task_id))))
@@ -43,7 +43,9 @@ def tasks(
     if as_json:
         print_json(rows)
     else:
-        out.print(exact_table(rows))
+        clinical = len(task_ids())
+        out.print(exact_table(rows[:clinical]))
+        out.print(exact_table(rows[clinical:], title="Evidence worlds, where a proxy can be gamed"))
 
 
 @app.command()
@@ -102,13 +104,11 @@ def exact_row(world: ClinicalWorld) -> dict[str, Any]:
     }
 
 
-def exact_table(rows: list[dict[str, Any]]) -> Table:
+def exact_table(rows: list[dict[str, Any]], title: str = "Exact values, by the oracle") -> Table:
     """Exact values side by side."""
     sizes = ("find- ings", "deci- sions", "turns")
     numbers = (*sizes, "oracle", "best constant", "gap", "asks", "high risk")
-    table = make_table(
-        "task", "Gym id", *numbers, title="Exact values, by the oracle", numbers=numbers
-    )
+    table = make_table("task", "Gym id", *numbers, title=title, numbers=numbers)
     for row in rows:
         table.add_row(
             row["name"],
