@@ -19,7 +19,8 @@ class Assessment:
     """Facts of the verifier and judgements of the oracle on one episode.
 
     case: identity shared by the rollouts of one case; empty where the record names none. group:
-    risk group; None where the state is not recorded. expected: the reward is a posterior expectation. regret: Σ max Q* - Q*(a_t).
+    risk group; None where the state is not recorded. expected: the reward is a posterior
+    expectation. regret: Σ max Q* - Q*(a_t).
     informative_seen: some informative finding was seen before the commit. net_voi: of the best
     ask at the commit. supported: of a high-acuity commit. belief_regret: max_a E[U] - E[U(commit)].
     wasted_asks: repeats, and asks where no ask was worth its cost. oracle_*: of the oracle on the

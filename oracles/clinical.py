@@ -12,7 +12,7 @@ from clinical_envs.adapters.dialogues import dialogue_for
 from clinical_envs.case import Case, CaseStream, case_set
 from clinical_envs.catalog import load_task
 from clinical_envs.episode import Episode
-from clinical_envs.errors import InvalidArgument, InvalidEpisode
+from clinical_envs.errors import InvalidEpisode
 from clinical_envs.protocol import Dialogue, Message
 from clinical_envs.simulator import Action, Ask, Commit, Encounter
 from clinical_envs.task import Task
@@ -245,22 +245,17 @@ class ClinicalWorld:
 
 
 @lru_cache(maxsize=32)
-def _world_of_name(name: str) -> ClinicalWorld:
-    return ClinicalWorld(load_task(name))
+def _world_of(task: Task) -> ClinicalWorld:
+    """One world for equal content, so that its oracle is solved once; an edited file is another."""
+    return ClinicalWorld(task)
 
 
 def make_world(task: str | Path | Task | World) -> World:
     """A world by task name, id, `id@version`, file, from a task, or itself.
 
     Raises:
-        UnknownTask: no such task.
-        InvalidArgument: the shipped task has another version than asked for.
+        UnknownTask: no such task, or not in this version.
     """
-    if isinstance(task, Task):
-        return ClinicalWorld(task)
-    if not isinstance(task, str | Path):
-        return task
-    world = _world_of_name(str(task))
-    if "@" in str(task) and world.key != str(task):
-        raise InvalidArgument(f"{task} is not here; this installation has {world.key}")
-    return world
+    if isinstance(task, str | Path | Task):
+        return _world_of(load_task(task))
+    return task

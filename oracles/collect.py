@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from clinical_envs.catalog import load_task
 from clinical_envs.episode import Episode
 from clinical_envs.errors import ClinicalEnvsError, InvalidArgument
 from oracles.assessment import Assessment
@@ -88,8 +87,14 @@ class Collected:
         """The world of an episode, and the episode under the world's key."""
         name = episode.task
         if name not in self.worlds:
-            world = make_world(load_task(name) if name.endswith((".yaml", ".yml")) else name)
-            self.worlds[name] = self.worlds.setdefault(world.key, world)
+            world = make_world(name)
+            known = self.worlds.setdefault(world.key, world)
+            if known is not world and name.endswith((".yaml", ".yml")):
+                raise InvalidArgument(
+                    f"{name} is {world.key}, and so is another task of this audit with other "
+                    "content; give one of them another version"
+                )
+            self.worlds[name] = known
         world = self.worlds[name]
         if world.key != name:
             episode = episode.model_copy(update={"task": world.key})

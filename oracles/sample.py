@@ -119,7 +119,10 @@ class Sample:
         return _estimate(sums, counts, self.weights, missing - excluded, _wilson_interval)
 
     def ratio(self, numerator: Column, denominator: Column) -> Estimate:
-        """Σ numerator / Σ denominator over the rows that have both, with its bootstrap interval."""
+        """Σ numerator / Σ denominator over the rows that have both, with its bootstrap interval.
+
+        Where every case has the same ratio the interval has no width.
+        """
         sums, _, missing = self._per_case(numerator)
         counts, _, _ = self._per_case(
             lambda row: None if numerator(row) is None else denominator(row)
@@ -144,7 +147,11 @@ class Sample:
 
 
 def paired_difference(ours: Sample, theirs: Sample, column: Column) -> Estimate:
-    """Mean over shared cases of (our case mean - their case mean), with its bootstrap interval."""
+    """Mean over shared cases of (our case mean - their case mean), with its bootstrap interval.
+
+    Episodes that name no case are paired with none.
+    """
+    ours, theirs = (part.where(lambda row: row.episode.case is not None) for part in (ours, theirs))
     a, b = ours.per_case(column), theirs.per_case(column)
     shared = [case for case in ours.cases if case in a and case in b]
     keep = set(shared)
