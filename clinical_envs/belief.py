@@ -74,12 +74,17 @@ def info_state(
     """An information state from names; `turns_left` is the task's cap less the findings seen.
 
     Raises:
-        InvalidArgument: an unknown family or finding, or no turns that fit.
+        InvalidArgument: an unknown family or finding, an answer that is not True or False, or no
+            turns that fit.
     """
     if family not in task.family_ids:
         known = ", ".join(task.family_ids)
         raise InvalidArgument(f"no family {family!r} in {task.name}; known: {known}")
     answers = [(task.finding(name), present) for name, present in (seen or {}).items()]
+    for finding, present in answers:
+        if not isinstance(present, bool | np.bool_):
+            name = task.finding_ids[finding]
+            raise InvalidArgument(f"the answer to {name!r} is {present!r}; give True or False")
     info = initial_state(task, task.family_ids.index(family), answers)
     left = task.turn_cap - len(answers) if turns_left is None else turns_left
     if not 0 <= left <= task.turn_cap:

@@ -5,6 +5,11 @@ A shipped task file is named after its Gym id, so the ids are known without read
 
 from __future__ import annotations
 
+import os
+import re
+import reprlib
+from collections import Counter
+from collections.abc import Mapping
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
@@ -12,9 +17,13 @@ from typing import Any
 
 import yaml
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from clinical_envs.errors import InvalidTask, UnknownTask, did_you_mean
 from clinical_envs.task import Task
+from clinical_envs.task_parts import TAGS
+
+Location = tuple[int | str, ...]
 
 MAX_FILE_BYTES = 1_000_000
 MAX_DEPTH = 60
@@ -43,16 +52,25 @@ def example_task_path() -> Path:
 def load_task(task: str | Path | Task) -> Task:
     """A task by short name (`diagnostics`), Gym id (`ClinicalDx-v0`), file, or itself.
 
+    A name or id may carry a version, `ClinicalDx-v0@1.0.0`, which must be the one that is here.
+
     Raises:
-        UnknownTask: no such name, id or file.
+        UnknownTask: no such name, id, version or file.
         InvalidTask: the file breaks a rule; the message names the field, the value and the mend.
     """
     if isinstance(task, Task):
         return task
     path = Path(task)
-    if path.suffix in {".yaml", ".yml"} or path.is_file():
+    if path.suffix in {".yaml", ".yml"} or os.path.isfile(path):
         return _load_file(path)
-    name = str(task).partition("@")[0]
+    name, _, version = str(task).partition("@")
+    found = _named(name)
+    if version not in ("", found.version):
+        raise UnknownTask(f"{_shown(path)} is not here; this installation has {found.key}")
+    return found
+
+
+def _named(name: str) -> Task:
     shipped = (*task_ids(), *evidence_ids())
     if name in shipped:
         return _load_shipped(name)
@@ -61,7 +79,7 @@ def load_task(task: str | Path | Task) -> Task:
         return by_name[name]
     if name == example_task_path().stem:
         return _load_file(example_task_path())
-    raise UnknownTask(f"no task {name!r}; {did_you_mean(name, [*by_name, *shipped])}")
+    raise UnknownTask(f"no task {name[:200]!r}; {did_you_mean(name, [*by_name, *shipped])}")
 
 
 def check_task_text(text: str, source: str) -> tuple[Task | None, list[str]]:
@@ -71,26 +89,44 @@ def check_task_text(text: str, source: str) -> tuple[Task | None, list[str]]:
         The task and no problems, or None and one line a problem.
     """
     try:
-        data = _read_yaml(text)
-    except (yaml.YAMLError, InvalidTask, RecursionError) as error:
-        return None, [f"{source}: {_one_line(error)}"]
-    if not isinstance(data, dict):
-        return None, [f"{source}: a task file is a mapping of fields, this is not"]
-    try:
+        data = read_yaml(text)
+        if not isinstance(data, dict):
+            return None, [one_line(f"{source}: a task file is a mapping of fields, this is not")]
         return Task.model_validate(data), []
     except ValidationError as error:
-        return None, [f"{source}: {_describe(problem, data)}" for problem in error.errors()]
+        lines = _problems(error, data)
+    except ValueError as error:
+        lines = [str(error)]
+    return None, [one_line(f"{source}: {line}") for line in lines]
+
+
+def read_yaml(text: str) -> Any:
+    """YAML as plain data: no anchors, no tags, no key twice, 60 levels at most.
+
+    `true` and `false` are the only booleans, so that `yes` and `no` are words; dates are text.
+
+    Raises:
+        ValueError: anything else; one line with the line number.
+    """
+    try:
+        return yaml.load(text, Loader=_Loader)
+    except yaml.YAMLError as error:
+        raise ValueError(one_line(str(error))) from None
 
 
 def _load_file(path: Path) -> Task:
     try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise InvalidTask(f"{path}: larger than {MAX_FILE_BYTES} bytes; a task file is small")
+        size = path.stat().st_size
+    except (OSError, ValueError):  # a name that no file can have is a ValueError
+        raise UnknownTask(f"no task file {_shown(path)!r}; check the path") from None
+    if size > MAX_FILE_BYTES:
+        raise InvalidTask(
+            f"{_shown(path)}: larger than {MAX_FILE_BYTES} bytes; a task file is small"
+        )
+    try:
         text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise UnknownTask(f"no task file {str(path)!r}; check the path") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidTask(f"{path}: cannot be read as UTF-8 text ({error})") from None
+        raise InvalidTask(f"{_shown(path)}: cannot be read as UTF-8 text ({error})") from None
     task, problems = check_task_text(text, path.name)
     if task is None:
         more = f" (and {len(problems) - 1} more; clinical-envs tasks check)" * (len(problems) > 1)
@@ -105,8 +141,9 @@ def _load_shipped(task_id: str) -> Task:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML as data only: `yes` and `no` are words, dates are text, a repeated key is an error."""
+    """The rules of `read_yaml`, checked as each node is met."""
 
+    depth = 0
     yaml_implicit_resolvers = {  # noqa: RUF012 (the base class declares it so)
         first: [
             (tag, pattern)
@@ -116,49 +153,70 @@ class _Loader(yaml.SafeLoader):
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        line = event.start_mark.line + 1
+        if isinstance(event, yaml.AliasEvent) or event.anchor:
+            raise ValueError(f"line {line}: anchors and aliases are not allowed; write it out")
+        if event.tag:
+            raise ValueError(f"line {line}: tag {event.tag!r} is not allowed; remove it")
+        if self.depth > MAX_DEPTH:
+            raise ValueError(f"line {line}: nested deeper than {MAX_DEPTH} levels")
+        self.depth += 1
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        for key in keys:
-            if keys.count(key) > 1:
-                raise InvalidTask(f"line {node.start_mark.line + 1}: key {key!r} stands twice")
-        return super().construct_mapping(node, deep)
+        mapping = super().construct_mapping(node, deep)
+        if len(mapping) < len(keys):
+            key = next(key for key, times in Counter(keys).items() if times > 1)
+            raise ValueError(f"line {node.start_mark.line + 1}: key {key!r} stands twice")
+        return mapping
+
+    def construct_integer(self, node: yaml.ScalarNode) -> int:
+        """What YAML takes for an integer and Python does not, is refused with its line."""
+        try:
+            return self.construct_yaml_int(node)
+        except ValueError:
+            line, value = node.start_mark.line + 1, reprlib.repr(node.value)
+            raise ValueError(f"line {line}: {value} is no integer; change it") from None
 
 
-def _read_yaml(text: str) -> Any:
-    depth = 0
-    for event in yaml.parse(text, Loader=yaml.SafeLoader):
-        line = event.start_mark.line + 1 if event.start_mark else 0
-        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-            raise InvalidTask(f"line {line}: anchors and aliases are not allowed; write it out")
-        tag = getattr(event, "tag", None)
-        if tag:
-            raise InvalidTask(f"line {line}: tag {tag!r} is not allowed; remove it")
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-        if depth > MAX_DEPTH:
-            raise InvalidTask(f"line {line}: nested deeper than {MAX_DEPTH} levels")
-    return yaml.load(text, Loader=_Loader)
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:bool", re.compile("^(true|True|TRUE|false|False|FALSE)$"), list("tTfF")
+)
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_integer)
 
 
-def _describe(problem: Any, data: Any) -> str:
-    """One line for one pydantic error: where, the value, what to do."""
-    branches = ("Checklist", "AtLeast", "MorePresent", "literal[", "dict[")  # of pydantic's unions
-    location = [part for part in problem["loc"] if not str(part).startswith(branches)]
+def _problems(error: ValidationError, data: Any) -> list[str]:
+    """One line a problem; unknown fields first, since a misspelt one is also a missing one."""
+    problems = sorted(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
+    missing: dict[Location, list[str]] = {}
+    for problem in problems:
+        if problem["type"] == "missing":
+            *parent, name = problem["loc"]
+            missing.setdefault(tuple(parent), []).append(str(name))
+    return [_describe(problem, data, missing) for problem in problems]
+
+
+def _describe(problem: ErrorDetails, data: Any, missing: Mapping[Location, list[str]]) -> str:
+    """One pydantic error: where, the value, what to do."""
+    location = [part for part in problem["loc"] if part not in TAGS]
     where = ".".join(_name_part(data, location, i) for i in range(len(location)))
     message = str(problem["msg"]).removeprefix("Value error, ")
     if problem["type"] == "value_error":
         return f"{where}: {message}" if where else message
     if problem["type"] == "extra_forbidden":
-        known = list(Task.model_fields)
-        hint = f"; {did_you_mean(location[-1], known)}" if len(location) == 1 else ""
-        return f"{where}: unknown field{hint}"
+        *parent, name = problem["loc"]
+        known = missing.get(tuple(parent), []) if parent else list(Task.model_fields)
+        return f"{where}: unknown field" + (f"; {did_you_mean(name, known)}" if known else "")
     if problem["type"] == "missing":
         return f"{where}: missing; add it"
-    shown = repr(problem["input"])
-    shown = shown if len(shown) <= 60 else shown[:57] + "..."
-    return f"{where}: {message[0].lower()}{message[1:]}, got {shown}"
+    if problem["type"] in {"dict_type", "model_type"}:
+        message = "should be a mapping"
+    return f"{where}: {message[0].lower()}{message[1:]}, got {reprlib.repr(problem['input'])}"
 
 
 def _name_part(data: Any, location: list[Any], depth: int) -> str:
@@ -176,5 +234,10 @@ def _name_part(data: Any, location: list[Any], depth: int) -> str:
     return str(part)
 
 
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+def one_line(text: str) -> str:
+    """A message without line breaks, whatever a file put into it."""
+    return " ".join(text.split())
+
+
+def _shown(path: Path) -> str:
+    return one_line(str(path))[:200]

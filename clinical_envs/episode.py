@@ -1,58 +1,91 @@
 """The finished record of one encounter: the only thing that crosses a border.
 
-One JSON object a line. Readers accept older schema versions, keep unknown keys, and name every
-damaged line. A recorded reward is never trusted: the verifier computes it again from the turns.
+One JSON object a line. Readers accept older schema versions, keep unknown keys (of a key that
+stands twice the last value), and name every damaged line. A recorded reward is never trusted: the
+verifier computes it again from the turns.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Annotated, Any, Literal
+from typing import IO, Annotated, Any, Final, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    SerializeAsAny,
+    Tag,
+    ValidationError,
+    field_validator,
+)
+from pydantic_core import from_json
 
+from clinical_envs.catalog import one_line, read_yaml
 from clinical_envs.errors import InvalidArgument
 
 SCHEMA: Literal[1] = 1
 MAX_LINE_CHARS = 4_000_000
 
 
-class AskTurn(BaseModel):
-    """A finding that was asked for, and its answer."""
+class _Record(BaseModel):
+    """Immutable; unknown keys are kept as they are, NaN included."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="allow", ser_json_inf_nan="constants")
+
+
+class AskTurn(_Record):
+    """A finding that was asked for, and its answer."""
 
     ask: str
     answer: bool
 
 
-class CommitTurn(BaseModel):
+class CommitTurn(_Record):
     """The final decision."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     commit: str
 
 
-class InvalidTurn(BaseModel):
+class InvalidTurn(_Record):
     """A malformed or illegal turn, with its reason."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     invalid: str
 
 
 Turn = AskTurn | CommitTurn | InvalidTurn
+_KINDS: Final = {"ask": AskTurn, "commit": CommitTurn, "invalid": InvalidTurn}
 
 
-class CaseRef(BaseModel):
+def _kind(turn: Any) -> str | None:
+    if isinstance(turn, Mapping):
+        kinds = [kind for kind in _KINDS if kind in turn]
+    else:
+        kinds = [kind for kind, model in _KINDS.items() if isinstance(turn, model)]
+    return kinds[0] if len(kinds) == 1 else None
+
+
+# Written as what it is: asking `_kind` again would make writing three times slower.
+_AnyTurn = SerializeAsAny[
+    Annotated[
+        Annotated[AskTurn, Tag("ask")]
+        | Annotated[CommitTurn, Tag("commit")]
+        | Annotated[InvalidTurn, Tag("invalid")],
+        Discriminator(
+            _kind,
+            custom_error_type="turn",
+            custom_error_message="A turn has exactly one of 'ask', 'commit' and 'invalid'",
+        ),
+    ]
+]
+
+
+class CaseRef(_Record):
     """Which case was played."""
-
-    model_config = ConfigDict(frozen=True, extra="allow")
 
     split: str
     seed: int
@@ -60,7 +93,12 @@ class CaseRef(BaseModel):
     hash: str | None = None
 
 
-class Episode(BaseModel):
+def _integer(value: Any) -> Any:
+    """`true` and 1.0 equal 1, and name no schema."""
+    return value if type(value) is int else None
+
+
+class Episode(_Record):
     """One finished encounter.
 
     task: `id@version`, or a task file. state: the hidden state, where it is known. initial:
@@ -68,12 +106,10 @@ class Episode(BaseModel):
     policy wrote, one a turn. Unknown keys are kept.
     """
 
-    model_config = ConfigDict(frozen=True, extra="allow", populate_by_name=True)
-
-    schema_: Annotated[Literal[1], Field(alias="schema")] = SCHEMA
+    schema_: Annotated[Literal[1], BeforeValidator(_integer), Field(alias="schema")] = SCHEMA
     task: str
     family: str
-    turns: tuple[Turn, ...]
+    turns: tuple[_AnyTurn, ...]
     case: CaseRef | None = None
     state: str | None = None
     initial: dict[str, bool] = {}
@@ -100,8 +136,9 @@ class Episode(BaseModel):
         return f"{self.case.split}/{self.case.seed}/{self.case.index}"
 
     def to_json(self) -> str:
-        """One line of JSON, absent fields left out."""
-        return self.model_dump_json(by_alias=True, exclude_none=True, exclude_defaults=False)
+        """One line of JSON, absent fields left out; an unknown key that is null is kept."""
+        absent = {name for name in Episode.model_fields if getattr(self, name) is None}
+        return self.model_dump_json(by_alias=True, exclude=absent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,8 +161,9 @@ class EpisodeFile:
 class KeyMapping(BaseModel):
     """How a foreign record's keys are renamed before it is read as an episode.
 
-    rename: our key -> their key; a dotted path reaches into nested objects. constants: keys that
-    every record shares. turns: how one foreign turn becomes ours, the same way.
+    rename: our key -> their key. constants: our keys that every record shares. turns: how one
+    foreign turn becomes ours, the same way; of a renamed turn nothing else is kept. A dotted path
+    reaches into nested objects, on either side. The schema is ours, unless the record names one.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -142,26 +180,27 @@ def read_mapping(path: str | Path) -> KeyMapping:
         InvalidArgument: the file is missing or is no mapping.
     """
     try:
-        data = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-        return KeyMapping.model_validate(data or {})
-    except (OSError, yaml.YAMLError, ValidationError) as error:
-        reason = " ".join(str(error).split())
-        raise InvalidArgument(f"mapping file {path}: {reason}") from None
+        data = read_yaml(Path(path).read_text(encoding="utf-8"))
+        return KeyMapping.model_validate({} if data is None else data)
+    except (OSError, ValueError) as error:
+        raise InvalidArgument(one_line(f"mapping file {path}: {_reason(error)}")) from None
 
 
 def read_episodes(source: str | Path | IO[str], mapping: KeyMapping | None = None) -> EpisodeFile:
     """Read a JSON Lines file of episodes; a damaged line is reported, never dropped silently.
 
     Raises:
-        InvalidArgument: the file cannot be opened or is not UTF-8 text.
+        InvalidArgument: the file cannot be opened, or the stream is not text.
     """
-    if not isinstance(source, str | Path):
-        return _read_lines(source, getattr(source, "name", "<stream>"), mapping)
     try:
-        with Path(source).open(encoding="utf-8") as lines:
+        if not isinstance(source, str | Path):
+            return _read_lines(source, getattr(source, "name", "<stream>"), mapping)
+        # A byte that is not UTF-8 becomes a lone surrogate, by which its line is known.
+        with Path(source).open(encoding="utf-8-sig", errors="surrogateescape") as lines:
             return _read_lines(lines, str(source), mapping)
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidArgument(f"episodes file {source}: {error}; give a JSON Lines file") from None
+    except (OSError, ValueError) as error:
+        reason = one_line(f"episodes file {source}: {error}; give a JSON Lines file")
+        raise InvalidArgument(reason) from None
 
 
 def write_episodes(path: str | Path, episodes: Iterable[Episode]) -> int:
@@ -177,6 +216,7 @@ def write_episodes(path: str | Path, episodes: Iterable[Episode]) -> int:
 def episode_schema() -> dict[str, Any]:
     """The JSON Schema of one line."""
     schema = Episode.model_json_schema(by_alias=True)
+    schema["required"] = ["schema", *schema["required"]]
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
@@ -195,24 +235,30 @@ def _read_lines(lines: Iterable[str], source: str, mapping: KeyMapping | None) -
 def _read_line(line: str, mapping: KeyMapping | None) -> Episode:
     if len(line) > MAX_LINE_CHARS:
         raise ValueError(f"longer than {MAX_LINE_CHARS} characters")
-    if mapping is None:
-        return Episode.model_validate_json(line)
     try:
-        record = json.loads(line)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-    if not isinstance(record, dict):
-        raise ValueError("not a JSON object")  # noqa: TRY004 (a damaged line, not a wrong type)
-    return Episode.model_validate(_renamed(record, mapping))
+        content = line.encode()
+    except UnicodeEncodeError:
+        raise ValueError("not UTF-8 text") from None
+    if mapping is None:
+        episode = Episode.model_validate_json(content)
+    else:
+        record = from_json(content)
+        if not isinstance(record, dict):
+            raise ValueError("not a JSON object")
+        episode = Episode.model_validate(_renamed(record, mapping))
+    named = episode.model_fields_set - (episode.model_extra or {}).keys()
+    if "schema_" not in named:
+        raise ValueError(f'schema: missing; write "schema": {SCHEMA}')
+    return episode
 
 
 def _renamed(record: Mapping[str, Any], mapping: KeyMapping) -> dict[str, Any]:
-    renamed = {key: value for key, value in record.items() if key not in mapping.rename.values()}
-    renamed |= mapping.constants
-    for ours, theirs in mapping.rename.items():
-        value = _dig(record, theirs)
-        if value is not None:
-            renamed[ours] = value
+    theirs = set(mapping.rename.values())
+    renamed = {key: value for key, value in record.items() if key not in theirs}
+    renamed.setdefault("schema", SCHEMA)
+    for ours, value in mapping.constants.items():
+        _put(renamed, ours, value)
+    _rename(record, mapping.rename, renamed)
     if mapping.turns and isinstance(renamed.get("turns"), list):
         renamed["turns"] = [_renamed_turn(turn, mapping.turns) for turn in renamed["turns"]]
     return renamed
@@ -221,8 +267,16 @@ def _renamed(record: Mapping[str, Any], mapping: KeyMapping) -> dict[str, Any]:
 def _renamed_turn(turn: Any, names: Mapping[str, str]) -> Any:
     if not isinstance(turn, dict):
         return turn
-    found = {ours: _dig(turn, theirs) for ours, theirs in names.items()}
-    return {ours: value for ours, value in found.items() if value is not None} or turn
+    renamed: dict[str, Any] = {}
+    _rename(turn, names, renamed)
+    return renamed or turn
+
+
+def _rename(record: Mapping[str, Any], names: Mapping[str, str], into: dict[str, Any]) -> None:
+    for ours, theirs in names.items():
+        value = _dig(record, theirs)
+        if value is not None:
+            _put(into, ours, value)
 
 
 def _dig(record: Mapping[str, Any], path: str) -> Any:
@@ -234,11 +288,21 @@ def _dig(record: Mapping[str, Any], path: str) -> Any:
     return value
 
 
-def _reason(error: ValueError) -> str:
+def _put(record: dict[str, Any], path: str, value: Any) -> None:
+    """Set a nested key; objects on the way are copied, since the record shares them."""
+    *parents, last = path.split(".")
+    for part in parents:
+        inner = record.get(part)
+        record[part] = record = dict(inner) if isinstance(inner, Mapping) else {}
+    record[last] = value
+
+
+def _reason(error: Exception) -> str:
+    """One line for a damaged line or file: where, and what."""
+    message = str(error)
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         message = f"{where}: {first['msg']}" if where else str(first["msg"])
-    else:
-        message = " ".join(str(error).split())
+    message = one_line(message)
     return message if len(message) <= 200 else message[:197] + "..."

@@ -3,7 +3,7 @@
 ClinicalEnvsError
 ├── InvalidTask        a task file breaks a rule of the format
 ├── UnknownTask        no task of that name, id or path
-├── InvalidAction      an action outside the action space of an array environment
+├── InvalidAction      an action outside the action space
 ├── EpisodeOver        a step after the end, or before the first reset
 ├── InvalidEpisode     an episode record contradicts its task or itself
 ├── InvalidArgument    an argument of a function or command
@@ -34,7 +34,7 @@ class UnknownTask(ClinicalEnvsError, LookupError):
 
 
 class InvalidAction(ClinicalEnvsError, ValueError):
-    """An action lies outside the action space of an array environment."""
+    """An action lies outside the action space; nothing was charged."""
 
 
 class EpisodeOver(ClinicalEnvsError, RuntimeError):

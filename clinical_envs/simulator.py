@@ -8,11 +8,13 @@ used up gets the task's no-decision utility on its last turn. The sum of what is
 
 from __future__ import annotations
 
-from typing import NamedTuple, assert_never
+import operator
+import reprlib
+from typing import NamedTuple, SupportsIndex, assert_never
 
 from clinical_envs.case import Case
 from clinical_envs.episode import AskTurn, CaseRef, CommitTurn, Episode, InvalidTurn, Turn
-from clinical_envs.errors import EpisodeOver, InvalidArgument
+from clinical_envs.errors import EpisodeOver, InvalidAction, InvalidArgument
 from clinical_envs.task import Task
 
 
@@ -65,22 +67,25 @@ class Encounter:
 
         Raises:
             EpisodeOver: the episode has ended.
+            InvalidAction: the task has no finding or decision at that position; nothing is charged.
         """
         if self.over:
             raise EpisodeOver("the episode is over; start another with reset()")
         answer = None
         match action:
             case Ask(finding):
-                answer = self._case.answers[finding]
-                self.info = self.info.see(finding, answer)
+                action = Ask(_position("finding", finding, len(self.task.findings)))
+                answer = self._case.answers[action.finding]
+                self.info = self.info.see(action.finding, answer)
                 reward = -self._cost
             case Invalid():
                 self.info = self.info.waste()
                 reward = -self._cost
             case Commit(decision):
+                action = Commit(_position("decision", decision, len(self.task.decisions)))
                 self.info = self.info.waste()
                 self.over = True
-                reward = float(self.task.utility_matrix[self._case.state, decision])
+                reward = float(self.task.utility_matrix[self._case.state, action.decision])
             case _:
                 assert_never(action)
         self._record.append(action)
@@ -112,7 +117,7 @@ class Encounter:
         raw: tuple[str, ...] | None = None,
         greedy: bool = False,
     ) -> Episode:
-        """The finished record.
+        """The finished record; lone surrogates in a text are written as backslash escapes.
 
         Raises:
             EpisodeOver: the encounter is still running, and its state is still hidden.
@@ -129,7 +134,7 @@ class Encounter:
             initial={task.finding_ids[q]: case.answers[q] for q in case.revealed},
             policy=policy,
             rollout=rollout,
-            raw=raw,
+            raw=None if raw is None else tuple(map(_encodable, raw)),
             meta={"greedy": True} if greedy else {},
         )
 
@@ -141,6 +146,24 @@ class Encounter:
             case Commit(decision):
                 return CommitTurn.model_construct(commit=self.task.decision_ids[decision])
             case Invalid(reason):
-                return InvalidTurn.model_construct(invalid=reason)
+                return InvalidTurn.model_construct(invalid=_encodable(reason))
             case _:
                 assert_never(action)
+
+
+def _position(kind: str, position: SupportsIndex, n: int) -> int:
+    try:
+        chosen = operator.index(position)
+    except TypeError:
+        chosen = -1
+    if not 0 <= chosen < n:
+        raise InvalidAction(
+            f"{kind} is {reprlib.repr(position)}; it is an integer from 0 to {n - 1}, its position "
+            "in the task"
+        )
+    return chosen
+
+
+def _encodable(text: str) -> str:
+    """A lone surrogate has no UTF-8; a record with one could not be written."""
+    return text.encode("utf-8", "backslashreplace").decode()

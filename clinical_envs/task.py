@@ -12,9 +12,10 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +31,7 @@ from clinical_envs.task_parts import (
     Finding,
     Finite,
     Identifier,
+    NoDecision,
     Part,
     State,
     Text,
@@ -38,12 +40,14 @@ from clinical_envs.task_parts import (
 
 FloatArray = npt.NDArray[np.float64]
 
+MAX_FAMILIES = MAX_DECISIONS = 64
+MAX_STATES = 256
 MAX_FINDINGS = 63
 PRIOR_TOLERANCE = 1e-6
 
 
 def _unique(what: str, ids: Sequence[str]) -> None:
-    repeated = sorted({name for name in ids if ids.count(name) > 1})
+    repeated = [name for name, times in Counter(ids).items() if times > 1]
     if repeated:
         raise ValueError(f"{what}: {repeated[0]!r} stands twice; ids must be unique")
 
@@ -60,21 +64,26 @@ class Task(Part):
     Arrays (read only), with S states, D decisions, Q findings, N families:
     `prior` (S,), `utility_matrix` (S, D), `no_decision_utility` (S,), `likelihood` (N, Q, S).
     Indices of findings, decisions, states and families follow the file.
+
+    high_acuity: for each decision that needs evidence and each family the conditions that the
+    findings seen must satisfy; an empty list asks for nothing in that family.
+
+    Tasks of one content are equal, and hash alike.
     """
 
-    id: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9]{0,63}-v\d+$")]
+    id: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9]{0,63}-v[0-9]+$")]
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
     version: str
     title: Text
     setting: Text
-    families: Annotated[tuple[Family, ...], Field(min_length=1)]
-    states: Annotated[tuple[State, ...], Field(min_length=1)]
+    families: Annotated[tuple[Family, ...], Field(min_length=1, max_length=MAX_FAMILIES)]
+    states: Annotated[tuple[State, ...], Field(min_length=1, max_length=MAX_STATES)]
     risk_groups: Annotated[tuple[Identifier, ...], Field(min_length=1)]
     high_risk_group: Identifier
-    decisions: Annotated[tuple[Decision, ...], Field(min_length=2)]
+    decisions: Annotated[tuple[Decision, ...], Field(min_length=2, max_length=MAX_DECISIONS)]
     hedges: tuple[Identifier, ...] = ()
     utility: dict[Identifier, tuple[Finite, ...]]
-    no_decision: Literal["worst"] | dict[Identifier, Finite] = "worst"
+    no_decision: NoDecision = "worst"
     question_cost: Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
     turn_cap: Annotated[int, Field(ge=1, le=1000)]
     findings: Annotated[tuple[Finding, ...], Field(min_length=1, max_length=MAX_FINDINGS)]
@@ -97,6 +106,21 @@ class Task(Part):
         self._check_evidence()
         self._check_checklist()
         return self
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A task of this content with some fields changed, checked as a file is.
+
+        `deep` changes nothing, since a task is immutable.
+        """
+        return self.model_validate(self.model_dump() | dict(update or {}))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Task):
+            return NotImplemented
+        return (self.key, self.digest) == (other.key, other.digest)
+
+    def __hash__(self) -> int:
+        return hash((self.key, self.digest))
 
     def _check_names(self) -> None:
         groups = (
@@ -176,20 +200,26 @@ class Task(Part):
             return
         _same_keys("checklist", self.checklist, self.family_ids, "family")
         for family, root in self.checklist.items():
-            stack: list[tuple[ChecklistNode, int, frozenset[str]]] = [(root, 1, frozenset())]
+            where = f"checklist.{family}"
+            stack: list[tuple[ChecklistNode, dict[str, str]]] = [(root, {})]
             while stack:
-                node, turn, asked = stack.pop()
-                where = f"checklist.{family}"
-                if turn > self.turn_cap:
-                    raise ValueError(f"{where}: a path needs more than {self.turn_cap} turns")
+                node, answers = stack.pop()
+                if len(answers) >= self.turn_cap:
+                    path = ", ".join(f"{finding} {answer}" for finding, answer in answers.items())
+                    raise ValueError(
+                        f"{where}: the path {path} needs more than {self.turn_cap} turns; commit "
+                        "earlier or raise turn_cap"
+                    )
                 if isinstance(node, ChecklistCommit):
                     _known(where, node.commit, self.decision_ids)
                     continue
                 _known(where, node.ask, self.finding_ids)
-                if node.ask in asked:
+                if node.ask in answers:
                     raise ValueError(f"{where}: {node.ask!r} is asked twice on one path")
-                seen = asked | {node.ask}
-                stack += [(node.yes, turn + 1, seen), (node.no, turn + 1, seen)]
+                stack += [
+                    (node.yes, answers | {node.ask: "yes"}),
+                    (node.no, answers | {node.ask: "no"}),
+                ]
 
     @property
     def key(self) -> str:
@@ -323,7 +353,7 @@ def text_id(task_id: str) -> str:
     >>> text_id("ClinicalDx-v0")
     'ClinicalDxText-v0'
     """
-    return re.sub(r"-v(\d+)$", r"Text-v\1", task_id)
+    return re.sub(r"-v([0-9]+)$", r"Text-v\1", task_id)
 
 
 def _same_keys(where: str, given: Iterable[str], known: Sequence[str], kind: str) -> None:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from clinical_envs.belief import InfoState, initial_state, posterior
+from clinical_envs.belief import InfoState, initial_state, path_weights
 from clinical_envs.episode import AskTurn, CommitTurn, Episode, InvalidTurn
 from clinical_envs.errors import InvalidEpisode, did_you_mean
 from clinical_envs.simulator import Action, Ask, Commit, Invalid
-from clinical_envs.task import Task
+from clinical_envs.task import FloatArray, Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +56,12 @@ def verify(task: Task, episode: Episode) -> Outcome:
 
     Raises:
         InvalidEpisode: another task or version, an unknown name, an answer that contradicts
-            another, turns after the end, too many or too few turns.
+            another or that the state cannot give, turns after the end, too many or too few turns.
     """
     if episode.task != task.key:
-        raise InvalidEpisode(f"an episode of {episode.task} cannot be verified against {task.key}")
+        raise InvalidEpisode(
+            f"an episode of {episode.task!r} cannot be verified against {task.key!r}"
+        )
     family = _position("family", episode.family, task.family_ids)
     state = None if episode.state is None else _position("state", episode.state, task.state_ids)
     start = initial_state(
@@ -73,7 +75,7 @@ def verify(task: Task, episode: Episode) -> Outcome:
     invalid_turns = sum(isinstance(action, Invalid) for action in actions)
     new = (info.asked & ~start.asked).bit_count()
     row = task.no_decision_utility if decision is None else task.utility_matrix[:, decision]
-    utility = float(row[state] if state is not None else posterior(task, info) @ row)
+    utility = _utility(task, info, state, row)
     return Outcome(
         family=family,
         state=state,
@@ -88,6 +90,16 @@ def verify(task: Task, episode: Episode) -> Outcome:
         start=start,
         final=info,
     )
+
+
+def _utility(task: Task, info: InfoState, state: int | None, row: FloatArray) -> float:
+    """Of the recorded state, or its posterior expectation."""
+    weights = path_weights(task, info)
+    possible = float(weights.sum() if state is None else weights[state])
+    if possible <= 0.0:
+        who = "no state" if state is None else f"state {task.state_ids[state]!r}"
+        raise InvalidEpisode(f"the answers cannot be: {who} of {task.key} never gives them")
+    return float(weights / possible @ row if state is None else row[state])
 
 
 def _replay(task: Task, start: InfoState, episode: Episode) -> tuple[tuple[Action, ...], InfoState]:

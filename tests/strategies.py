@@ -186,8 +186,10 @@ def _conditions(draw: st.DrawFn, informative: list[str]) -> list[dict[str, Any]]
     ]
     if draw(st.booleans()):
         conditions.append({"at_least": 1, "asked": draw(some)})
-    if draw(st.booleans()):
-        conditions.append({"more_present": draw(some), "than": draw(some)})
+    if len(informative) > 1 and draw(st.booleans()):
+        first, *others = draw(st.permutations(informative))
+        cut = draw(st.integers(0, len(others) - 1))
+        conditions.append({"more_present": [first, *others[:cut]], "than": others[cut:]})
     return conditions
 
 

@@ -206,6 +206,12 @@ def test_an_information_state_counts_turns_and_bits() -> None:
     assert initial_state(task, 1, [(14, True), (0, False)]).turns_left == 12
 
 
+def test_an_answer_may_be_a_numpy_boolean() -> None:
+    seen = {"exudate": np.bool_(True), "cough": np.bool_(False)}
+    info = info_state(small_task(), "child", seen)  # type: ignore[arg-type]
+    assert info == info_state(small_task(), "child", {"exudate": True, "cough": False})
+
+
 def test_what_was_seen_last_counts() -> None:
     info = info_state(small_task(), "child", {"exudate": True, "cough": True})
     changed = info.see(0, present=False)
@@ -230,6 +236,9 @@ def test_nonsense_arguments_are_refused() -> None:
         info_state(task, "chld")
     with pytest.raises(InvalidArgument, match=r"no finding 'couhg'; did you mean 'cough'\?"):
         info_state(task, "child", {"couhg": True})
+    for answer in ("no", 1, None):
+        with pytest.raises(InvalidArgument, match=f"answer to 'cough' is {answer!r}; give True"):
+            info_state(task, "child", {"cough": answer})  # type: ignore[dict-item]
     for turns in (-1, task.turn_cap + 1):
         with pytest.raises(InvalidArgument, match=f"turns_left is {turns}"):
             info_state(task, "child", {}, turns)

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import itertools
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -17,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clinical_envs.case import (
+    MAX_INDEX,
     SET_NAMES,
     SPLITS,
     Case,
@@ -200,6 +202,38 @@ def test_the_representation_of_a_case_shows_its_identity_only(case: Case) -> Non
     assert f"index={case.index}" in repr(case)
 
 
+def test_the_representation_of_many_cases_shows_nothing_hidden() -> None:
+    sampler = CaseSampler(small_task(), 0.3)
+    key = np.array([stream_key(small_task(), "train", 0)])
+    shown = repr(sampler.draw(sampler.place(key, np.zeros(1, np.uint64))))
+    assert shown.startswith("CaseBatch(family=")
+    assert "state" not in shown
+    assert "answers" not in shown
+
+
+@pytest.mark.parametrize("number", [np.int64(70), np.uint8(70), np.array(70)])
+def test_a_numpy_integer_is_an_index_and_a_seed(number: Any) -> None:
+    task = small_task()
+    case = CaseStream(task, "train", number)[number]
+    assert case == CaseStream(task, "train", 70)[70]
+    assert (type(case.seed), type(case.index)) == (int, int)
+    assert CaseStream(task, "train", 70).block(number, 1) == [case]
+    numbers: dict[str, Any] = {"index": number, "state": np.int64(case.state)}
+    assert dataclasses.replace(case, **numbers).hash == case.hash
+
+
+def test_the_last_case_of_a_stream_can_be_had() -> None:
+    stream = CaseStream(small_task(), "train", 0)
+    assert stream[MAX_INDEX].index == MAX_INDEX == 2**63 - 1
+    assert stream.block(MAX_INDEX, 1) == [stream[MAX_INDEX]]
+
+
+@given(st.integers(0, 2**62), st.integers(0, 100))
+def test_the_states_of_a_stretch_are_those_of_its_cases(start: int, n: int) -> None:
+    stream = CaseStream(small_task(), "train", 3)
+    assert stream.states(start, n).tolist() == [case.state for case in stream.block(start, n)]
+
+
 def test_a_running_encounter_and_its_stream_print_nothing_hidden() -> None:
     task = small_task()
     stream = CaseStream(task, "train", 0)
@@ -257,21 +291,41 @@ def test_prefix_sets_are_prefixes_and_stratified_sets_the_first_of_each_group(na
             counted[group] += 1
 
 
-def test_a_stratified_set_of_a_task_with_an_empty_group_is_refused() -> None:
+def test_a_rare_group_is_filled() -> None:
     data = small_task_data()
-    data["states"][0]["prior"], data["states"][2]["prior"] = 0.75, 0.0
-    with pytest.raises(InvalidArgument, match="risk group 'urgent' has prior 0"):
+    data["states"][0]["prior"], data["states"][2]["prior"] = 0.7495, 0.0005
+    task = Task.model_validate(data)
+    assert _groups(task, case_set(task, "test").cases) == {"low": 120, "urgent": 120}
+
+
+@pytest.mark.parametrize(("prior", "held"), [(0.0, 0), (2e-6, 8)])
+def test_a_stratified_set_with_too_rare_a_group_is_refused_with_the_numbers(
+    prior: float, held: int
+) -> None:
+    data = small_task_data()
+    data["states"][0]["prior"], data["states"][2]["prior"] = 0.75 - prior, prior
+    with pytest.raises(InvalidArgument) as caught:
         case_set(Task.model_validate(data), "test")
+    assert str(caught.value) == (
+        f"SoreThroat-v0@1.0.0: 2000000 cases hold {held} of risk group 'urgent' (prevalence "
+        f"{prior:.3g}), a stratified set needs 120; raise the priors of its states"
+    )
 
 
 def test_nonsense_arguments_are_refused_on_one_line() -> None:
     task = small_task()
     with pytest.raises(InvalidArgument, match=r"no split 'trian'; did you mean 'train'\?"):
         CaseStream(task, "trian", 0)
-    with pytest.raises(InvalidArgument, match="seed is -1"):
-        CaseStream(task, "train", -1)
-    with pytest.raises(InvalidArgument, match="case index is -1"):
-        CaseStream(task, "train", 0)[-1]
+    for seed in (-1, 1.5, "7", None):
+        with pytest.raises(InvalidArgument, match=f"seed is {seed!r}; a seed is a non-negative"):
+            CaseStream(task, "train", seed)  # type: ignore[arg-type]
+    stream: Any = CaseStream(task, "train", 0)
+    for index in (-1, 2**63, 2**64, 1.5, "7", slice(3)):
+        message = re.escape(f"case index is {index!r}; it is a non-negative integer below 2^63")
+        with pytest.raises(InvalidArgument, match=message):
+            stream[index]
+        with pytest.raises(InvalidArgument, match=message):
+            stream.block(index, 1)
     with pytest.raises(InvalidArgument, match=r"no set 'held_out'; did you mean 'heldout'\?"):
         case_set(task, "held_out")
     for rho in (-0.1, 1.1, float("nan")):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import math
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from clinical_envs.episode import (
     AskTurn,
     CaseRef,
     CommitTurn,
+    DamagedLine,
     Episode,
     EpisodeFile,
     InvalidTurn,
@@ -40,8 +43,7 @@ GOOD_LINE = json.dumps(GOOD)
 
 text = st.text(max_size=20)
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
-    | text,
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | text,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3),
     max_leaves=6,
 )  # fmt: skip
@@ -51,6 +53,7 @@ turns = st.one_of(
     st.builds(CommitTurn, commit=text),
     st.builds(InvalidTurn, invalid=text),
 )
+foreign_turn_keys = text.filter(lambda key: key not in {"ask", "answer", "commit", "invalid"})
 records = st.fixed_dictionaries(
     {
         "task": text,
@@ -91,7 +94,7 @@ def test_a_played_episode_survives_its_json_and_its_verdict_too(episode: Episode
     assert verify(small_task(), again) == verify(small_task(), episode)
 
 
-@given(st.dictionaries(foreign_keys, json_values.filter(lambda value: value is not None)))
+@given(st.dictionaries(foreign_keys, json_values))
 def test_unknown_keys_are_kept(unknown: dict[str, Any]) -> None:
     episode = Episode.model_validate_json(json.dumps(unknown | GOOD))
     kept = json.loads(episode.to_json())
@@ -99,8 +102,42 @@ def test_unknown_keys_are_kept(unknown: dict[str, Any]) -> None:
     assert kept.items() >= GOOD.items()
 
 
+@given(st.dictionaries(foreign_turn_keys, json_values), st.sampled_from(GOOD["turns"]))
+def test_unknown_keys_of_a_turn_and_of_a_case_are_kept(
+    unknown: dict[str, Any], turn: dict[str, Any]
+) -> None:
+    case = {"split": "test", "seed": 1, "index": 2, "hash": "x"}
+    record = GOOD | {"turns": [unknown | turn], "case": {"of": unknown} | case}
+    kept = json.loads(Episode.model_validate_json(json.dumps(record)).to_json())
+    assert kept.items() >= record.items()
+
+
+def test_what_is_no_number_is_kept_in_unknown_keys() -> None:
+    numbers = {"reward": math.nan, "best": math.inf, "worst": [-math.inf]}
+    turn = {"commit": "refer"} | numbers
+    line = json.dumps(GOOD | numbers | {"turns": [turn], "meta": numbers})
+    kept = json.loads(Episode.model_validate_json(line).to_json())
+    for where in (kept, kept["turns"][0], kept["meta"]):
+        assert math.isnan(where["reward"])
+        assert (where["best"], where["worst"]) == (math.inf, [-math.inf])
+
+
+def test_of_a_key_that_stands_twice_the_last_value_counts() -> None:
+    line = GOOD_LINE.replace('"family": "child"', '"family": "child", "family": "adult"')
+    assert Episode.model_validate_json(line).family == "adult"
+    file = read_episodes(io.StringIO(line), KeyMapping())
+    assert [episode.family for episode in file.episodes] == ["adult"]
+
+
 def test_unknown_keys_named_like_methods_do_no_harm() -> None:
-    unknown = {"to_json": 1, "greedy": True, "case_id": "x", "model_dump": 2, "__class__": 3}
+    unknown = {
+        "schema_": 7,
+        "to_json": 1,
+        "greedy": True,
+        "case_id": "x",
+        "model_dump": 2,
+        "__class__": 3,
+    }
     episode = Episode.model_validate_json(json.dumps(GOOD | unknown))
     assert json.loads(episode.to_json()).items() >= unknown.items()
     assert episode.greedy is False
@@ -145,6 +182,38 @@ def test_windows_line_ends_are_read(tmp_path: Path) -> None:
     assert file.damaged == []
 
 
+def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
+    file = _read(b"\xef\xbb\xbf" + GOOD_LINE.encode() + b"\n", tmp_path)
+    assert (len(file.episodes), file.damaged) == (1, [])
+
+
+def test_a_file_cut_inside_a_character_keeps_its_good_lines(tmp_path: Path) -> None:
+    line = Episode.model_validate(GOOD | {"raw": ["caf\u00e9"]}).to_json().encode()
+    cut = line[: line.index("\u00e9".encode()) + 1]
+    file = _read(line + b"\n" + cut, tmp_path)
+    assert [episode.raw for episode in file.episodes] == [("caf\u00e9",)]
+    assert file.damaged == [DamagedLine(line=2, reason="not UTF-8 text")]
+
+
+@given(st.lists(st.binary(max_size=30), min_size=1, max_size=4))
+def test_bad_bytes_spoil_their_own_line_only(noise: list[bytes]) -> None:
+    bad = [line.replace(b"\n", b"").replace(b"\r", b"") + b"\xff" for line in noise]
+    with tempfile.TemporaryDirectory() as folder:
+        file = _read(b"\n".join([*bad, GOOD_LINE.encode(), *bad]), Path(folder))
+    assert file.episodes == [Episode.model_validate(GOOD)]
+    assert {damaged.reason for damaged in file.damaged} == {"not UTF-8 text"}
+    assert [damaged.line for damaged in file.damaged] == [
+        number for number in range(1, 2 * len(bad) + 2) if number != len(bad) + 1
+    ]
+
+
+def test_a_stream_that_is_not_utf8_is_refused_on_one_line() -> None:
+    stream = io.TextIOWrapper(io.BytesIO(GOOD_LINE.encode() + b"\n\xff\n"), encoding="utf-8")
+    with pytest.raises(InvalidArgument, match="can't decode byte 0xff") as caught:
+        read_episodes(stream)
+    assert str(caught.value).splitlines() == [str(caught.value)]
+
+
 def test_a_missing_end_of_line_loses_nothing(tmp_path: Path) -> None:
     assert len(_read(f"{GOOD_LINE}\n{GOOD_LINE}", tmp_path).episodes) == 2
 
@@ -172,19 +241,37 @@ DAMAGED = {
     "nested too deeply": ("[" * 100_000, "recursion"),
     "a newer schema": (json.dumps(GOOD | {"schema": 2}), "schema: Input should be 1"),
     "schema as text": (json.dumps(GOOD | {"schema": "1"}), "schema: Input should be 1"),
+    "schema as fraction": (json.dumps(GOOD | {"schema": 1.0}), "schema: Input should be 1"),
+    "schema is true": (json.dumps(GOOD | {"schema": True}), "schema: Input should be 1"),
+    "schema is null": (json.dumps(GOOD | {"schema": None}), "schema: Input should be 1"),
+    "no schema": (_without("schema"), 'schema: missing; write "schema": 1'),
+    "schema by its inner name": (_without("schema")[:-1] + ', "schema_": 1}', "schema: missing"),
+    "a name of two lines": (json.dumps(GOOD | {"initial": {"a\nb": "zz"}}), "initial.a b"),
+    "an escaped lone surrogate": (json.dumps(GOOD | {"raw": ["\ud800"]}), "Invalid JSON"),
     "no task": (_without("task"), "task: Field required"),
     "no family": (_without("family"), "family: Field required"),
     "no turns": (_without("turns"), "turns: Field required"),
     "turns are text": (json.dumps(GOOD | {"turns": "ask"}), "turns"),
-    "a turn of no kind": (json.dumps(GOOD | {"turns": [{}]}), "turns.0"),
-    "an ask without answer": (json.dumps(GOOD | {"turns": [{"ask": "cough"}]}), "turns.0"),
+    "a turn of no kind": (
+        json.dumps(GOOD | {"turns": [{"tokens": 3}]}),
+        "turns.0: A turn has exactly one of 'ask', 'commit' and 'invalid'",
+    ),
+    "a turn is a word": (json.dumps(GOOD | {"turns": ["ask"]}), "turns.0: A turn has exactly one"),
+    "an ask without answer": (
+        json.dumps(GOOD | {"turns": [{"ask": "cough"}]}),
+        "turns.0.ask.answer: Field required",
+    ),
     "an answer that is none": (
         json.dumps(GOOD | {"turns": [{"ask": "cough", "answer": "maybe"}]}),
         "turns.0",
     ),
     "ask and commit in one turn": (
         json.dumps(GOOD | {"turns": [{"ask": "cough", "answer": True, "commit": "refer"}]}),
-        "turns.0",
+        "turns.0: A turn has exactly one",
+    ),
+    "commit and no invalid in one turn": (
+        json.dumps(GOOD | {"turns": [{"commit": "refer", "invalid": None}]}),
+        "turns.0: A turn has exactly one",
     ),
     "initial is a list": (json.dumps(GOOD | {"initial": ["cough"]}), "initial"),
     "case without index": (
@@ -247,7 +334,7 @@ def test_a_file_that_cannot_be_opened_is_an_error_of_one_line(tmp_path: Path) ->
 
 def test_the_schema_asks_for_what_the_reader_asks_for() -> None:
     schema = episode_schema()
-    assert set(schema["required"]) >= {"task", "family", "turns"}
+    assert set(schema["required"]) == {"schema", "task", "family", "turns"}
     assert schema["properties"]["schema"]["const"] == 1
     assert schema["additionalProperties"] is True
     json.dumps(schema)
@@ -307,7 +394,44 @@ def test_damaged_lines_are_named_under_a_mapping_too(tmp_path: Path) -> None:
     assert [damaged.line for damaged in file.damaged] == [1, 2, 3, 4, 6]
     reasons = [damaged.reason for damaged in file.damaged]
     assert reasons[:2] == ["not a JSON object"] * 2
-    assert reasons[3:] == ["nested too deeply", "task: Field required"]
+    assert "recursion" in reasons[3]
+    assert reasons[4] == "task: Field required"
+
+
+def test_a_mapping_builds_nested_objects_from_dotted_names() -> None:
+    mapping = KeyMapping(
+        rename={"case.seed": "seed", "case.index": "row.number", "meta.run.id": "run"},
+        constants={"case.split": "test", "meta.greedy": True},
+        turns={"commit": "final", "meta.cost": "tokens"},
+    )
+    record = GOOD | {"seed": 3, "row": {"number": 4}, "run": "x", "meta": {"note": "kept"}}
+    record["turns"] = [{"final": "refer", "tokens": 12, "time": 0.1}]
+    (episode,) = read_episodes(io.StringIO(json.dumps(record)), mapping).episodes
+    assert episode.case == CaseRef(split="test", seed=3, index=4)
+    assert episode.meta == {"note": "kept", "greedy": True, "run": {"id": "x"}}
+    assert episode.greedy
+    kept = json.loads(episode.to_json())
+    assert kept["turns"] == [{"commit": "refer", "meta": {"cost": 12}}]
+    assert kept["row"] == {"number": 4}
+    assert not {"seed", "run"} & set(kept)
+
+
+def test_the_constants_of_a_mapping_are_shared_and_never_changed() -> None:
+    mapping = KeyMapping(rename={"meta.row": "row"}, constants={"meta": {"run": "x"}})
+    lines = [json.dumps(GOOD | {"row": row}) for row in (1, 2)]
+    file = read_episodes(io.StringIO("\n".join(lines)), mapping)
+    assert [episode.meta for episode in file.episodes] == [
+        {"run": "x", "row": 1},
+        {"run": "x", "row": 2},
+    ]
+    assert mapping.constants == {"meta": {"run": "x"}}
+
+
+def test_under_a_mapping_the_schema_is_ours_unless_the_record_names_another() -> None:
+    for line, episodes_read in ((_without("schema"), 1), (json.dumps(GOOD | {"schema": "v3"}), 0)):
+        assert len(read_episodes(io.StringIO(line), KeyMapping()).episodes) == episodes_read
+        forced = KeyMapping(constants={"schema": 1})
+        assert len(read_episodes(io.StringIO(line), forced).episodes) == 1
 
 
 @pytest.mark.parametrize(
@@ -319,19 +443,34 @@ def test_damaged_lines_are_named_under_a_mapping_too(tmp_path: Path) -> None:
         ("rename: {\n", "line 2"),
         ("rename: !!python/object/apply:os.system ['true']\n", "python/object"),
         ("just words\n", "dictionary"),
+        ("[]\n", "dictionary"),
+        ("0\n", "dictionary"),
+        ("rename: {task: env, task: id}\n", "line 1: key 'task' stands twice"),
+        ("constants: {a: " + "9" * 5000 + "}\n", "is no integer"),
+        ("a: &a [1]\nb: *a\n", "anchors and aliases are not allowed"),
+        ("constants: " + "[" * 100_000, "nested deeper"),
+        (b"rename: {a: \xff}\n", "can't decode byte 0xff"),
     ],
 )
 def test_a_broken_mapping_file_is_refused_on_one_line(
-    content: str, fragment: str, tmp_path: Path
+    content: str | bytes, fragment: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "mapping.yaml"
-    path.write_text(content)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(InvalidArgument) as caught:
         read_mapping(path)
     message = str(caught.value)
     assert fragment in message
     assert "mapping.yaml" in message
     assert message.splitlines() == [message]
+
+
+def test_an_empty_mapping_file_renames_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "mapping.yaml"
+    path.write_text("# later\n")
+    assert read_mapping(path) == KeyMapping()
+    path.write_text("constants: {meta.greedy: true, policy: yes}\n")
+    assert read_mapping(path).constants == {"meta.greedy": True, "policy": "yes"}
 
 
 def test_a_missing_mapping_file_is_named(tmp_path: Path) -> None:

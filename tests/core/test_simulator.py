@@ -6,13 +6,14 @@ import dataclasses
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from clinical_envs.case import Case, CaseStream
-from clinical_envs.episode import AskTurn, CommitTurn, InvalidTurn
-from clinical_envs.errors import EpisodeOver, InvalidArgument
+from clinical_envs.episode import AskTurn, CommitTurn, Episode, InvalidTurn
+from clinical_envs.errors import EpisodeOver, InvalidAction, InvalidArgument
 from clinical_envs.protocol import Dialogue, action_text
 from clinical_envs.simulator import Action, Ask, Commit, Encounter, Invalid, Transition
 from clinical_envs.task import Task
@@ -102,6 +103,56 @@ def test_asking_for_a_finding_shown_at_the_start_is_a_charged_repeat() -> None:
     known = encounter.info
     assert encounter.step(Ask(0)) == Transition(-0.05, False, True)
     assert encounter.info == known.waste()
+
+
+OUTSIDE = (-1, 3, 99, 2**70, 1.0, "cough", None)
+
+
+@pytest.mark.parametrize("position", OUTSIDE)
+@pytest.mark.parametrize(("action", "kind"), [(Ask, "finding"), (Commit, "decision")])
+def test_an_action_that_the_task_does_not_have_is_refused_and_changes_nothing(
+    action: Any, kind: str, position: Any
+) -> None:
+    encounter = Encounter(small_task(), _case(small_task()))
+    encounter.step(Ask(1))
+    before = encounter.info
+    with pytest.raises(InvalidAction) as caught:
+        encounter.step(action(position))
+    message = f"{kind} is {position!r}; it is an integer from 0 to 2, its position in the task"
+    assert str(caught.value) == message
+    assert (encounter.info, encounter.actions, encounter.over) == (before, (Ask(1),), False)
+
+
+@pytest.mark.parametrize("integer", [np.int64, np.uint8, np.array])
+def test_a_numpy_integer_is_a_position(integer: Any) -> None:
+    task = small_task()
+    encounter, plain = (Encounter(task, _case(task)) for _ in range(2))
+    for action in (Ask, Commit):
+        assert encounter.step(action(integer(1))) == plain.step(action(1))
+        assert encounter.info == plain.info
+        assert list(encounter.info.seen()) == [(1, False)]
+    assert encounter.episode() == plain.episode()
+    assert all(type(action[0]) is int for action in encounter.actions)
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=())), max_size=3))
+def test_any_text_can_be_recorded_written_and_read_again(texts: list[str]) -> None:
+    encounter = Encounter(small_task(), _case(small_task()))
+    for text in texts:
+        encounter.step(Invalid(text))
+    if not encounter.over:
+        encounter.step(Commit(0))
+    episode = encounter.episode(raw=tuple(texts))
+    assert Episode.model_validate_json(episode.to_json()) == episode
+
+
+def test_a_lone_surrogate_is_recorded_as_its_escape() -> None:
+    encounter = Encounter(small_task(), _case(small_task()))
+    encounter.step(Invalid("caf\u00e9 \ud800"))
+    encounter.step(Commit(0))
+    episode = encounter.episode(raw=("\udfff\U0001f600", "plain"))
+    assert episode.turns[0] == InvalidTurn(invalid="caf\u00e9 \\ud800")
+    assert episode.raw == ("\\udfff\U0001f600", "plain")
 
 
 def test_the_record_of_a_running_encounter_cannot_be_had() -> None:

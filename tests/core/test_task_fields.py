@@ -46,6 +46,7 @@ _DEEP = {
     },
 }
 _TWICE = {"ask": "cough", "yes": {"ask": "cough", "yes": _LEAF, "no": _LEAF}, "no": _LEAF}
+_NAMES = {"states": 256, "families": 64, "decisions": 64}
 _CONDITIONS = ("high_acuity", "refer", "child")
 _PRESENT = (*_CONDITIONS, 0, "present", 0)
 
@@ -114,6 +115,18 @@ BROKEN: dict[str, tuple[Change, tuple[str, ...]]] = {
         _set("no_decision", "viral", to=-0.5),
         ("no_decision.viral", "-0.5", "above the worst decision", "-0.6", "lower it"),
     ),
+    "no_decision is NaN": (
+        _set("no_decision", "viral", to=math.nan),
+        ("no_decision.viral: ", "finite", "nan"),
+    ),
+    "no_decision is another word": (
+        _set("no_decision", to="best"),
+        ("no_decision: input should be 'worst', got 'best'",),
+    ),
+    "no_decision is a list": (
+        _set("no_decision", to=[0.1]),
+        ("no_decision: should be a mapping, got [0.1]",),
+    ),
     "no_decision misses a state": (
         _remove("no_decision", "viral"),
         ("no_decision", "state 'viral'", "add it"),
@@ -170,6 +183,18 @@ BROKEN: dict[str, tuple[Change, tuple[str, ...]]] = {
         _set("decisions", 0, "id", to="Reassure"),
         ("decisions.Reassure.id", "should match pattern"),
     ),
+    "task id has Arabic digits": (
+        _set("id", to="SoreThroat-v\u0660"),
+        ("id: ", "should match pattern", "\u0660"),
+    ),
+    "version has Arabic digits": (
+        _set("history", 0, "version", to="\u0661.\u0660.\u0660"),
+        ("history.0.version: ", "should match pattern", "\u0661"),
+    ),
+    "date has Arabic digits": (
+        _set("history", 0, "date", to="202\u0666-01-01"),
+        ("history.0.date: ", "should match pattern", "\u0666"),
+    ),
     "task id has no version": (
         _set("id", to="SoreThroat"),
         ("id", "should match pattern", "'SoreThroat'"),
@@ -194,9 +219,48 @@ BROKEN: dict[str, tuple[Change, tuple[str, ...]]] = {
         _set(*_CONDITIONS, 0, "at_least", to=0),
         ("high_acuity.refer.child.0", "at_least", "greater than or equal to 1", "0"),
     ),
+    "evidence counts above the list": (
+        _set(*_CONDITIONS, 0, "at_least", to=2),
+        ("high_acuity.refer.child.0: at_least is 2 of 1 findings; lower it",),
+    ),
+    "evidence lists a finding twice": (
+        _set(*_CONDITIONS, 0, to={"at_least": 2, "asked": ["trismus", "trismus"]}),
+        ("high_acuity.refer.child.0: 'trismus' is listed twice; remove one",),
+    ),
+    "evidence weighs a finding against itself": (
+        _set(*_CONDITIONS, 0, to={"more_present": ["trismus"], "than": ["trismus"]}),
+        ("high_acuity.refer.child.0: 'trismus' is listed twice; remove one",),
+    ),
+    "evidence gives both lists": (
+        _set(*_CONDITIONS, 0, "asked", to=["exudate"]),
+        ("high_acuity.refer.child.0: give exactly one of 'present' and 'asked'",),
+    ),
+    "evidence is misspelt": (
+        _set(*_CONDITIONS, 0, to={"more_presnt": ["trismus"], "than": ["exudate"]}),
+        ("high_acuity.refer.child.0.more_presnt: unknown field", "did you mean 'more_present'?"),
+    ),
+    "evidence is a word": (
+        _set(*_CONDITIONS, 0, to="trismus"),
+        ("high_acuity.refer.child.0: should be a mapping, got 'trismus'",),
+    ),
     "checklist is deeper than the cap": (
         _set("checklist", "adult", to=_DEEP),
-        ("checklist.adult", "more than 3 turns"),
+        (
+            "checklist.adult: the path exudate no, trismus no, cough no needs more than 3 turns",
+            "commit earlier or raise turn_cap",
+        ),
+    ),
+    "checklist misspells a leaf": (
+        _set("checklist", "child", "yes", to={"comit": "refer"}),
+        ("checklist.child.yes.comit: unknown field; did you mean 'commit'?",),
+    ),
+    "checklist misspells a fork": (
+        _set("checklist", "child", to={"aks": "trismus", "yes": _LEAF, "no": _LEAF}),
+        ("checklist.child.aks: unknown field; did you mean 'ask'?",),
+    ),
+    "checklist branch is a word": (
+        _set("checklist", "child", "yes", to="refer"),
+        ("checklist.child.yes: should be a mapping, got 'refer'",),
     ),
     "checklist asks twice": (
         _set("checklist", "adult", to=_TWICE),
@@ -245,6 +309,58 @@ BROKEN: dict[str, tuple[Change, tuple[str, ...]]] = {
     "text is empty": (_set("title", to=""), ("title", "at least 1")),
     "text is a mapping": (_set("setting", to={"a": 1}), ("setting", "valid string")),
 }
+
+
+# A mistake that only one part of the file shows is one problem.
+ALONE = (
+    "no_decision is NaN",
+    "no_decision is another word",
+    "evidence gives both lists",
+    "evidence is a word",
+    "checklist branch is a word",
+    "checklist has no leaf",
+)
+
+
+@pytest.mark.parametrize("what", ALONE)
+def test_a_part_of_two_kinds_is_reported_for_the_kind_that_was_meant(what: str) -> None:
+    data = small_task_data()
+    BROKEN[what][0](data)
+    assert len(check_task_text(as_yaml(data), "mine.yaml")[1]) == 1
+
+
+@pytest.mark.parametrize("what", _NAMES)
+def test_there_are_so_many_states_families_and_decisions_and_no_more(what: str) -> None:
+    most = _NAMES[what]
+    data = small_task_data() | {what: [{"id": f"x{i}", "text": "x"} for i in range(most + 1)]}
+    for state in data["states"]:
+        state |= {"risk_group": "low", "prior": 0.5}
+    problems = check_task_text(as_yaml(data), "mine.yaml")[1]
+    assert problems[0].startswith(f"mine.yaml: {what}: ")
+    assert f"at most {most} items" in problems[0]
+    del data[what][-1]
+    assert "at most" not in check_task_text(as_yaml(data), "mine.yaml")[1][0]
+
+
+@pytest.mark.parametrize(
+    "path", [("a\nb",), ("utility", "vi\nral"), ("findings", 0, "p", "a\r\nb")]
+)
+def test_a_key_of_two_lines_is_reported_on_one(path: tuple[str | int, ...]) -> None:
+    data = small_task_data()
+    _set(*path, to=1)(data)
+    _, problems = check_task_text(as_yaml(data), "mi\nne.yaml")
+    for problem in problems:
+        assert problem.splitlines() == [problem]
+        assert problem.startswith("mi ne.yaml: ")
+
+
+def test_an_empty_list_of_evidence_asks_for_nothing_in_that_family() -> None:
+    data = small_task_data()
+    data["high_acuity"]["refer"]["child"] = []
+    task, problems = check_task_text(as_yaml(data), "mine.yaml")
+    assert task is not None, problems
+    assert task.supported(0, 2, {}) is True
+    assert task.supported(1, 2, {}) is False
 
 
 @pytest.mark.parametrize("what", BROKEN)

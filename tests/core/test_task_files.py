@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clinical_envs.catalog import MAX_FILE_BYTES, check_task_text, load_task
+from clinical_envs.catalog import MAX_FILE_BYTES, check_task_text, load_task, read_yaml
 from clinical_envs.errors import ClinicalEnvsError, InvalidArgument, InvalidTask, UnknownTask
 from clinical_envs.task import Task
 from tests.core.small_task import SMALL_TASK, as_yaml, load_text, refusal, small_task
@@ -70,6 +70,11 @@ NOT_PLAIN = {
     "unclosed bracket": ("id: [x\n", "line 2"),
     "tab": ("id:\n\tx: 1\n", "cannot start any token"),
     "two documents": ("id: x\n---\nid: y\n", "single document"),
+    "integer beyond Python": (
+        SMALL_TASK.replace("turn_cap: 3", "turn_cap: " + "9" * 5000),
+        "line 26: '999999999999...9999999999999' is no integer",
+    ),
+    "integer without digits": ("id: x\nturn_cap: 0x_\n", "line 2: '0x_' is no integer"),
     "key that is a list": ("? [a, b]\n: 1\n", "unhashable key"),
     "NUL": ("id: \x00\n", "special characters are not allowed"),
     "nothing": ("", "a mapping of fields"),
@@ -85,6 +90,44 @@ def test_yaml_beyond_plain_data_is_refused_at_once(what: str, tmp_path: Path) ->
     start = time.perf_counter()
     assert fragment in refusal(tmp_path, text)
     assert time.perf_counter() - start < 5.0
+
+
+def test_only_true_and_false_are_booleans_and_dates_are_text() -> None:
+    text = "[yes, no, on, Off, y, true, False, 2026-01-01, null, 3, 0.5]"
+    words = ["yes", "no", "on", "Off", "y", True, False, "2026-01-01", None, 3, 0.5]
+    assert read_yaml(text) == words
+    with pytest.raises(ValueError, match="line 2: key 'a' stands twice"):
+        read_yaml("b:\n  {a: 1, a: 2}")
+
+
+MANY: dict[str, tuple[str, str]] = {
+    "fields": ("".join(f"a{i}: 1\n" for i in range(5_000)), "a0: unknown field"),
+    "fields of one name": (
+        SMALL_TASK + "".join(f"a{i}: 1\n" for i in range(5_000)) + "a0: 1\n",
+        "line 1: key 'a0' stands twice",
+    ),
+    "states": (
+        SMALL_TASK.replace(
+            "risk_groups: [",
+            "".join(f"  - {{id: s{i}, risk_group: low, prior: 0}}\n" for i in range(2_000))
+            + "risk_groups: [",
+        ),
+        "states.s0.text: missing",
+    ),
+    "hedges": (
+        SMALL_TASK.replace("hedges: [", f"hedges: [{'antibiotic, ' * 20_000}"),
+        "hedges: 'antibiotic' stands twice",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", MANY)
+def test_a_long_file_is_refused_in_time_that_grows_with_its_length(what: str) -> None:
+    text, fragment = MANY[what]
+    start = time.process_time()
+    _, problems = check_task_text(text, "mine.yaml")
+    assert fragment in problems[0]
+    assert time.process_time() - start < 20.0
 
 
 @given(st.text() | st.text(alphabet="ab:-[]{}?&*!|>%@`\"'#,.01_x \n\t~=<"))
@@ -121,6 +164,7 @@ def test_a_file_that_is_not_utf8_or_not_a_file_is_refused(tmp_path: Path) -> Non
         ("titrat\u0456on", "did you mean 'titration'?"),
         ("", "known: 'diagnostics'"),
         ("no/such/file.yaml", "check the path"),
+        ("two\nlines", "known: 'diagnostics'"),
     ],
 )
 def test_an_unknown_task_is_named_with_a_hint(name: str, hint: str) -> None:
@@ -130,6 +174,23 @@ def test_an_unknown_task_is_named_with_a_hint(name: str, hint: str) -> None:
     assert repr(name) in message
     assert hint in message
     assert message.splitlines() == [message]
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "x" * 5000 + ".yaml", "a\0", "a\0.yaml"])
+def test_a_name_that_no_file_can_have_is_an_unknown_task(name: str) -> None:
+    with pytest.raises(UnknownTask) as caught:
+        load_task(name)
+    assert len(str(caught.value)) < 1000
+
+
+def test_a_version_is_loaded_where_it_is_the_one_that_is_here() -> None:
+    task = load_task("ClinicalDx-v0")
+    assert load_task(task.key) is task
+    assert load_task(f"diagnostics@{task.version}") is task
+    with pytest.raises(UnknownTask) as caught:
+        load_task("ClinicalDx-v0@9.9.9")
+    message = f"ClinicalDx-v0@9.9.9 is not here; this installation has {task.key}"
+    assert str(caught.value) == message
 
 
 def test_a_wrong_finding_or_decision_name_is_answered_with_the_nearest() -> None:

@@ -113,7 +113,8 @@ def test_a_recorded_reward_is_not_believed() -> None:
 
 
 REFUSED: dict[str, tuple[Episode, str]] = {
-    "another task": (_record(COMMIT, task="ClinicalDx-v0@1.0.0"), "an episode of ClinicalDx-v0"),
+    "another task": (_record(COMMIT, task="ClinicalDx-v0@1.0.0"), "an episode of 'ClinicalDx-v0"),
+    "a task of two lines": (_record(COMMIT, task="a\nb"), "an episode of 'a\\nb' cannot be"),
     "another version": (_record(COMMIT, task="SoreThroat-v0@0.9.0"), "SoreThroat-v0@0.9.0"),
     "no version": (_record(COMMIT, task="SoreThroat-v0"), "cannot be verified against"),
     "unknown family": (_record(COMMIT, family="adlt"), "family 'adlt'; did you mean 'adult'?"),
@@ -148,6 +149,44 @@ def test_a_record_that_contradicts_is_refused_on_one_line(what: str) -> None:
     message = str(caught.value)
     assert fragment in message
     assert message.splitlines() == [message]
+
+
+def _certain_task() -> Task:
+    """Pus is never seen in a child with a virus, and no child has trismus."""
+    data = small_task_data()
+    data["findings"][0]["p"]["child"] = [0.0, 0.5, 1.0]
+    data["findings"][1]["p"]["child"] = [0.0, 0.0, 0.0]
+    data["high_acuity"] = {}
+    return Task.model_validate(data)
+
+
+@pytest.mark.parametrize(
+    ("state", "seen", "who"),
+    [
+        (None, {"trismus": True}, "no state"),
+        ("strep", {"trismus": True}, "state 'strep'"),
+        ("viral", {"exudate": True}, "state 'viral'"),
+        ("abscess", {"exudate": False}, "state 'abscess'"),
+    ],
+)
+def test_answers_that_cannot_be_are_refused(
+    state: str | None, seen: dict[str, bool], who: str
+) -> None:
+    task = _certain_task()
+    asked = _record(*[_ask(name, answer) for name, answer in seen.items()], COMMIT, state=state)
+    for episode in (asked, _record(COMMIT, state=state, initial=seen)):
+        with pytest.raises(InvalidEpisode) as caught:
+            verify(task, episode)
+        message = f"the answers cannot be: {who} of SoreThroat-v0@1.0.0 never gives them"
+        assert str(caught.value) == message
+
+
+def test_answers_that_are_certain_are_accepted() -> None:
+    turns = (_ask("exudate", True), _ask("trismus", False), COMMIT)
+    assert verify(_certain_task(), _record(*turns, state="abscess")).utility == -1.0
+    unknown = verify(_certain_task(), _record(*turns, state=None))
+    # 0.25 * 0.5 of the strep and all 0.05 of the abscesses are left.
+    assert math.isclose(unknown.utility, (0.125 * -0.4 + 0.05 * -1.0) / 0.175)
 
 
 @given(play_of(small_task()), st.sampled_from([AskTurn(ask="cough", answer=True), INVALID]))
@@ -191,6 +230,6 @@ def test_an_episode_of_a_changed_task_needs_that_version() -> None:
     newer = small_task_data() | {"version": "1.1.0"}
     newer["history"].append({"version": "1.1.0", "date": "2026-01-02", "change": "Second."})
     task = Task.model_validate(newer)
-    with pytest.raises(InvalidEpisode, match=r"SoreThroat-v0@1\.0\.0 .* SoreThroat-v0@1\.1\.0"):
+    with pytest.raises(InvalidEpisode, match=r"SoreThroat-v0@1\.0\.0' .* 'SoreThroat-v0@1\.1\.0"):
         verify(task, _record(COMMIT))
     assert verify(task, _record(COMMIT, task=task.key)).committed
