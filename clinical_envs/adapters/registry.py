@@ -21,8 +21,8 @@ EXAMPLE_TASK = "sore_throat"
 def array_ids() -> tuple[str, ...]:
     """Ids of the array environments: one a shipped task, and the one for any task.
 
-    >>> array_ids()[:2]
-    ('ClinicalAskToCommit-v0', 'ClinicalDx-v0')
+    >>> array_ids()[0], "ClinicalDx-v0" in array_ids()
+    ('ClinicalAskToCommit-v0', True)
     """
     tasks = Path(__file__).parent.parent / "tasks"
     shipped = [*tasks.glob("*.yaml"), *tasks.glob("evidence/*.yaml")]
