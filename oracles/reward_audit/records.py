@@ -197,6 +197,8 @@ def _parse(line: str | bytes) -> JudgmentRow | CheckRow | RewardRow | str:
         return _ROW.validate_python(json.loads(text))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
+        if first["type"] == "union_tag_not_found":
+            return "no kind; a row is a judgment, a check or a reward (episodes: use audit)"
         where = ".".join(str(part) for part in first["loc"][1:])
         return f"{where}: {first['msg']}" if where else first["msg"]
     except (ValueError, RecursionError):

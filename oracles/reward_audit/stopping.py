@@ -113,6 +113,8 @@ def audit_stopping(rows: Sequence[RewardRow]) -> Finding:
     totals = np.array([sums.ravel() for sums in prompts.values()])
     interval = None
     evidence = f"{len(rows) - len(scored)} rows without reward or reference"
+    if len(steps) == 1:
+        evidence += "; one checkpoint only, and stopping is a choice among several"
     if len(steps) > 1:
         interval = cluster_interval(
             totals, lambda resampled: _regret(_means(resampled)[..., :2, :])

@@ -103,3 +103,14 @@ def test_an_ambiguous_beginning_names_what_it_could_be():
 def test_any_text_is_an_action_or_one_line(text):
     choice = read_choice(DX, text.strip())
     assert isinstance(choice, Ask | Commit) or (isinstance(choice, str) and len(choice) < 900)
+
+
+@pytest.mark.parametrize(
+    ("world", "subject"),
+    [("factcheck", "Claim: "), ("checkedqa", "Question: "), ("rubric", "The message: ")],
+)
+def test_a_world_with_its_own_words_shows_its_subject_and_what_was_found(run, world, subject):
+    printed = run("play", world, "--seed", "5", "--index", "0", stdin="1\n2\nq\n").stdout
+    assert subject in printed
+    shown = printed.split(subject)[1]
+    assert len(shown.split("seen: ")[0]) > 150  # a document, not a bare yes or no

@@ -43,12 +43,13 @@ def texts(path: Path) -> list[str]:
     return ["".join(part) for part in parts]
 
 
-def test_the_three_notebooks_are_there() -> None:
-    assert [path.name for path in NOTEBOOKS] == [
-        "01_first_encounter.ipynb",
-        "02_how_the_oracle_decides.ipynb",
-        "03_write_your_own_task.ipynb",
-    ]
+def test_every_notebook_is_numbered_and_named_in_the_readme() -> None:
+    readme = (NOTEBOOKS[0].parents[1] / "README.md").read_text(encoding="utf-8")
+    assert len(NOTEBOOKS) >= 4
+    for path in NOTEBOOKS:
+        number, _, title = path.stem.partition("_")
+        assert number.isdecimal()
+        assert f"{number} {title.replace('_', ' ')}" in readme
 
 
 @every_notebook

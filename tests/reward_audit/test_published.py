@@ -1,14 +1,17 @@
 """Published figures recomputed from published tables: which follow, and which do not."""
 
 from oracles.reward_audit.published import (
+    ACCURACY,
     HEALTHBENCH_STEPS,
     HEALTHBENCH_STRONG,
     HEALTHBENCH_WEAK,
+    NOT_RECOMPUTED,
     PAIRWISE,
     disagreements,
     judges_prefer_base,
     recomputations,
     rubric_prefers_last,
+    set_sizes,
 )
 from oracles.reward_audit.stopping import back_slide, stopping_regret
 
@@ -35,7 +38,20 @@ def test_the_figures_that_do_not_follow_from_their_tables_are_these():
 
 def test_all_other_figures_follow():
     assert sum(one.agrees for one in recomputations()) == len(recomputations()) - 6
-    assert len(recomputations()) == 35
+    assert len(recomputations()) == 40
+
+
+def test_the_decimals_of_the_accuracies_give_the_sizes_of_the_test_sets():
+    assert set_sizes(ACCURACY["SciFact"], 300) == (191,)
+    assert set_sizes(ACCURACY["HealthFC"], 600) == (327,)
+
+
+def test_two_differences_of_table_1_are_8_9_so_the_printed_one_is_not_listed():
+    grpo, evidence_grpo = ACCURACY["SciFact"][-2:]
+    untrained = ACCURACY["SciFact"][5:-2]
+    gains = grpo - untrained[-1], evidence_grpo - max(untrained)
+    assert [round(gain, 2) for gain in gains] == [8.91, 8.90]
+    assert any("8.9 points" in what for what in NOT_RECOMPUTED)
 
 
 def test_golden_back_slide_and_best_step_of_section_g():

@@ -14,11 +14,13 @@ from training.cli.terminal import make_table, out
 if TYPE_CHECKING:
     from clinical_envs.case import Case
     from clinical_envs.episode import Episode
+    from clinical_envs.protocol import Dialogue
     from clinical_envs.simulator import Ask, Commit, Encounter
     from clinical_envs.task import Task
     from oracles.clinical import ClinicalWorld
 
 _HELP = "Type a number or a name (its beginning is enough); ? lists them again, q stops."
+_SUBJECTS = ("Claim: ", "Question: ", "The message: ")
 
 
 def play(
@@ -39,6 +41,7 @@ def play(
     Findings and decisions are numbered; a number, a name or the beginning of one is understood.
     At the end comes the outcome, and what the oracle would have done on the same case.
     """
+    from clinical_envs.adapters.dialogues import dialogue_for
     from clinical_envs.case import CaseStream
     from clinical_envs.catalog import load_task
     from clinical_envs.simulator import Encounter
@@ -47,7 +50,9 @@ def play(
     world = ClinicalWorld(load_task(task))
     case = CaseStream(world.task, "train", _fresh_seed() if seed is None else seed)[index]
     encounter = Encounter(world.task, case)
+    dialogue = dialogue_for(world.task)(encounter)
     _introduce(world.task, case)
+    _show_subject(dialogue)
     if hints:
         out.print("Hints are privileged: they come from the oracle.", style="yellow")
     while not encounter.over:
@@ -57,7 +62,7 @@ def play(
         if action is None:
             out.print("Stopped; the case stays undecided and nothing is recorded.")
             return
-        _play_turn(encounter, action)
+        _play_turn(dialogue, action)
     _debrief(world, case, encounter)
 
 
@@ -147,12 +152,29 @@ def _next_action(encounter: Encounter) -> Ask | Commit | None:
             out.print(choice)
 
 
-def _play_turn(encounter: Encounter, action: Ask | Commit) -> None:
+def _show_subject(dialogue: Dialogue) -> None:
+    """What the case is about, in a world that words its own cases: a claim, question or message."""
+    if _own_words(dialogue):
+        lines = dialogue.messages[0]["content"].splitlines()
+        subject = [line for line in lines if line.startswith(_SUBJECTS)]
+        out.print("\n" + "\n".join(subject), style="bold")
+
+
+def _own_words(dialogue: Dialogue) -> bool:
+    from clinical_envs.protocol import Dialogue as Findings
+
+    return type(dialogue) is not Findings
+
+
+def _play_turn(dialogue: Dialogue, action: Ask | Commit) -> None:
     from clinical_envs.simulator import Ask
 
+    encounter = dialogue.encounter
     task, before = encounter.task, encounter.info
-    transition = encounter.step(action)
+    transition = dialogue.play(action)
     if isinstance(action, Ask):
+        if _own_words(dialogue) and not transition.terminated:
+            out.print(dialogue.messages[-1]["content"])
         finding = task.findings[action.finding]
         again = "  (asked before: charged, nothing new)" * before.knows(action.finding)
         answer = "yes" if transition.answer else "no"
@@ -188,7 +210,7 @@ def _debrief(world: ClinicalWorld, case: Case, encounter: Encounter) -> None:
 
     task, mine = world.task, encounter.episode(policy="you", rollout=0)
     state = task.states[case.state]
-    out.print(f"\nThe patient: {state.text} ({state.id}, risk group {state.risk_group}).")
+    out.print(f"\nThe truth: {state.text} ({state.id}, risk group {state.risk_group}).")
     out.print(_outcome(world, mine), style="bold")
     table = make_table("turn", "you", "the oracle there", "regret", numbers=("regret",))
     for n, turn in enumerate(explain(world.oracle, mine).turns, start=1):

@@ -80,7 +80,8 @@ def _selftest(as_json: bool) -> None:
     else:
         table = make_table("scripted run", "must be flagged by", "flagged by", "")
         for result in results:
-            name = f"healthy, seed {result.seed}" if result.expected is None else "failure"
+            healthy = result.expected is None
+            name = f"healthy, seed {result.seed}" if healthy else f"scripted {result.expected}"
             mark = Text("ok", style="green") if result.passed else Text("MISSED", style="bold red")
             flagged = ", ".join(result.flagged) or "none"
             table.add_row(name, result.expected or "none", flagged, mark)
