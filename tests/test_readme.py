@@ -85,6 +85,6 @@ def test_every_command_of_the_readme_exists() -> None:
     from training.cli import app
 
     known = set(get_command(app).commands)
-    used = set(re.findall(r"^clinical-envs (\w+)", TEXT, flags=re.MULTILINE))
+    used = set(re.findall(r"^clinical-envs ([\w-]+)", TEXT, flags=re.MULTILINE))
     assert used
     assert used <= known
