@@ -12,7 +12,7 @@ import numpy as np
 
 from clinical_envs.episode import Episode, read_episodes
 from clinical_envs.errors import InvalidArgument
-from oracles.policy import Policy
+from oracles.policy import BatchPolicy, Policy, Rollout
 from oracles.world import World
 
 Progress = Callable[[int, int], None]
@@ -22,7 +22,7 @@ _Done = frozenset[_Identity]
 
 def evaluate(
     world: World,
-    policy: Policy,
+    policy: Policy | BatchPolicy,
     cases: Sequence[Any],
     *,
     k: int = 12,
@@ -35,7 +35,8 @@ def evaluate(
 
     Args:
         world: what is played.
-        policy: who plays.
+        policy: who plays; one that plays batches is given whole cases, and what it played is
+            written after each batch.
         cases: from `world.cases`.
         k: sampled rollouts a case.
         greedy: add a rollout in which the policy plays its most likely actions.
@@ -52,18 +53,58 @@ def evaluate(
     if not cases:
         raise InvalidArgument("the set has no cases")
     if out is None:
-        return list(_play(world, policy, cases, k, greedy, seed, frozenset(), progress))
+        return list(_played(world, policy, cases, k, greedy, seed, frozenset(), progress))
     path = Path(out)
     kept = {_identity(episode): episode for episode in _resume(path, world, policy, cases, seed)}
     done = frozenset(kept)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as lines:
-        for episode in _play(world, policy, cases, k, greedy, seed, done, progress):
+        for episode in _played(world, policy, cases, k, greedy, seed, done, progress):
             lines.write(episode.to_json() + "\n")
             lines.flush()
             kept[_identity(episode)] = episode
     wanted = [(_case_id(case), *rollout) for case in cases for rollout in _wanted(k, greedy)]
     return [kept[identity] for identity in wanted]
+
+
+def _played(
+    world: World,
+    policy: Policy | BatchPolicy,
+    cases: Sequence[Any],
+    k: int,
+    greedy: bool,
+    seed: int,
+    done: _Done,
+    progress: Progress | None,
+) -> Iterator[Episode]:
+    if isinstance(policy, BatchPolicy):
+        return _play_batches(policy, cases, k, greedy, seed, done, progress)
+    return _play(world, policy, cases, k, greedy, seed, done, progress)
+
+
+def _play_batches(
+    policy: BatchPolicy,
+    cases: Sequence[Any],
+    k: int,
+    greedy: bool,
+    seed: int,
+    done: _Done,
+    progress: Progress | None,
+) -> Iterator[Episode]:
+    wanted = _wanted(k, greedy)
+    size = max(1, policy.batch_size // len(wanted))
+    for start in range(0, len(cases), size):
+        part = cases[start : start + size]
+        rollouts = [
+            Rollout(case=case, number=n, greedy=mode, seed=_seed(_case_id(case), n, mode, seed))
+            for case in part
+            for n, mode in wanted
+            if (_case_id(case), n, mode) not in done
+        ]
+        for episode in policy.play(rollouts) if rollouts else ():
+            yield episode.model_copy(update={"meta": episode.meta | {"seed": seed}})
+        if progress is not None:
+            progress(start + len(part), len(cases))
 
 
 def _play(
@@ -108,6 +149,12 @@ def _generator(
     return np.random.default_rng(list(hashlib.sha256(identity.encode()).digest()))
 
 
+def _seed(case_id: str, rollout: int, greedy: bool, seed: int) -> int:
+    """Of a rollout in a batch: without the policy, so that two checkpoints share their draws."""
+    identity = json.dumps([case_id, rollout, greedy, seed])
+    return int.from_bytes(hashlib.sha256(identity.encode()).digest()[:8], "little")
+
+
 def _wanted(k: int, greedy: bool) -> list[tuple[int, bool]]:
     """Rollout number and greediness of every rollout of a case."""
     return [(rollout, False) for rollout in range(k)] + [(0, True)] * greedy
@@ -122,7 +169,7 @@ def _identity(episode: Episode) -> _Identity:
 
 
 def _resume(
-    path: Path, world: World, policy: Policy, cases: Sequence[Any], seed: int
+    path: Path, world: World, policy: Policy | BatchPolicy, cases: Sequence[Any], seed: int
 ) -> list[Episode]:
     """What a file already holds; an unfinished last line is cut from it."""
     if not path.exists() or path.stat().st_size == 0:
@@ -136,12 +183,21 @@ def _resume(
         bad = file.damaged[0]
         raise InvalidArgument(f"{path}, line {bad.line}: {bad.reason}; mend or move the file")
     splits = {case.split for case in cases}
+    hashes: dict[str | None, str | None] = {
+        _case_id(case): getattr(case, "hash", None) for case in cases
+    }
     for episode in file.episodes:
         split = episode.case.split if episode.case else None
         if (episode.task, episode.policy) != (world.key, policy.name) or split not in splits:
             raise InvalidArgument(
                 f"{path} holds episodes of {episode.policy} on {episode.task} ({split}), not of "
                 f"{policy.name} on {world.key}; choose another file"
+            )
+        played = episode.case.hash if episode.case else None
+        if hashes.get(episode.case_id) not in (None, played):
+            raise InvalidArgument(
+                f"{path} holds another case {episode.case_id}, such as one with another rho; "
+                "choose another file"
             )
         if episode.meta.get("seed") != seed:
             raise InvalidArgument(

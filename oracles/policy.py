@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from clinical_envs.belief import InfoState
+from clinical_envs.episode import Episode
 from clinical_envs.errors import InvalidArgument
 from clinical_envs.protocol import Message, prompt
 from clinical_envs.simulator import Action, Ask, Commit, Invalid
@@ -73,6 +74,38 @@ class Policy(Protocol):
 
     def act(self, view: View, rng: np.random.Generator, *, greedy: bool = False) -> Action | str:
         """The next action."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rollout:
+    """One rollout to be played. seed: fixes what the policy draws, whatever else is played."""
+
+    case: Any
+    number: int
+    greedy: bool
+    seed: int
+
+
+@runtime_checkable
+class BatchPolicy(Protocol):
+    """Plays many rollouts at once, each to its end; a language model, for example.
+
+    batch_size: how many rollouts it is given at once, at least one case's.
+    """
+
+    @property
+    def name(self) -> str:
+        """What the policy is called in records and tables."""
+        ...
+
+    @property
+    def batch_size(self) -> int:
+        """How many rollouts it is given at once."""
+        ...
+
+    def play(self, rollouts: Sequence[Rollout]) -> list[Episode]:
+        """The finished records, in order, under the policy's name."""
         ...
 
 

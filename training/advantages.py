@@ -1,9 +1,10 @@
 """Group-relative advantages, of episodes and of single turns.
 
-    A_i = (R_i - mean_g R) / (sd + 1e-4),   sd over the group, over the batch, or 1
+    A_i = (R_i - mean_g R) / (sd + 1e-4)    scale group: sd of the group; batch: of all rewards
+    A_i = R_i - mean_g R                    scale none
 
-A group holds the rollouts of one case. A rollout without a reward (NaN) gets advantage 0 and
-leaves the statistics; equal rewards give advantage 0.
+A group holds the rollouts of one case; sd divides by n - 1, as TRL's does. A rollout without a
+reward (NaN) gets advantage 0 and leaves the statistics; equal rewards give advantage 0.
 """
 
 from __future__ import annotations
@@ -23,10 +24,8 @@ def advantages(rewards: Floats, scale: Scale) -> Floats:
     """Advantages of rewards (groups, rollouts), the same shape."""
     known = ~np.isnan(rewards)
     counts = known.sum(axis=1, keepdims=True)
-    filled = np.where(known, rewards, 0.0)
-    mean = filled.sum(axis=1, keepdims=True) / np.maximum(counts, 1)
-    centered = np.where(known, rewards - mean, 0.0)
-    return np.asarray(centered / (_spread(centered, known, scale) + _EPSILON))
+    mean = np.where(known, rewards, 0.0).sum(axis=1, keepdims=True) / np.maximum(counts, 1)
+    return np.asarray(np.where(known, rewards - mean, 0.0) / _width(rewards, scale))
 
 
 def turn_advantages(
@@ -37,17 +36,14 @@ def turn_advantages(
     turn_rewards: groups of rollouts of turns. A turn is compared with the same turn of those
     rollouts that got as far; the spread is that of the episode sums, as for whole episodes.
     """
-    sums = np.array([[sum(turns) for turns in group] for group in turn_rewards])
-    centered = sums - sums.mean(axis=1, keepdims=True)
-    spread = _spread(centered, np.ones_like(centered, dtype=bool), scale) + _EPSILON
+    widths = _width(np.array([[sum(turns) for turns in group] for group in turn_rewards]), scale)
     result = []
-    for g, group in enumerate(turn_rewards):
+    for group, width in zip(turn_rewards, widths[:, 0].tolist(), strict=True):
         to_go = [list(np.cumsum(turns[::-1])[::-1]) for turns in group]
         longest = max(len(turns) for turns in to_go)
         means = [
             float(np.mean([turns[t] for turns in to_go if t < len(turns)])) for t in range(longest)
         ]
-        width = float(np.broadcast_to(spread, centered.shape)[g, 0])
         result.append(
             [[(value - means[t]) / width for t, value in enumerate(turns)] for turns in to_go]
         )
@@ -63,14 +59,14 @@ def same_utility_share(utilities: Floats) -> float:
     return float((np.ptp(utilities, axis=1) < 1e-12).mean())
 
 
-def _spread(centered: Floats, known: npt.NDArray[np.bool_], scale: Scale) -> Floats:
+def _width(rewards: Floats, scale: Scale) -> Floats:
+    """What each group's centred rewards are divided by, (groups, 1)."""
     if scale == "none":
-        return np.ones((len(centered), 1))
-    squares = np.where(known, centered**2, 0.0)
-    if scale == "batch":
-        return np.full((len(centered), 1), np.sqrt(squares.sum() / max(1, known.sum())))
-    return np.asarray(
-        np.sqrt(
-            squares.sum(axis=1, keepdims=True) / np.maximum(1, known.sum(axis=1, keepdims=True))
-        )
-    )
+        return np.ones((len(rewards), 1))
+    pools = rewards if scale == "group" else rewards.reshape(1, -1)
+    known = ~np.isnan(pools)
+    counts = known.sum(axis=1, keepdims=True)
+    mean = np.where(known, pools, 0.0).sum(axis=1, keepdims=True) / np.maximum(counts, 1)
+    squares = np.where(known, (pools - mean) ** 2, 0.0).sum(axis=1, keepdims=True)
+    deviation = np.sqrt(squares / np.maximum(counts - 1, 1))
+    return np.asarray(np.broadcast_to(deviation, (len(rewards), 1)) + _EPSILON)

@@ -1,7 +1,9 @@
 """Configuration of a run: frozen, read from TOML, nonsense refused before a model is loaded.
 
 A file holds sections named after the classes below; `--set section.field=value` overrides one
-field. The hash of the whole configuration names the run.
+field. A shipped configuration is three layers merged by name, TASK-VARIANT-MODEL, from
+`configs/`; a layer's table `with.OTHER` holds what changes beside another layer. The hash of the
+merged configuration names the run.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, field
 from importlib import resources
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal, dataclass_transform
 
@@ -21,7 +24,9 @@ from pydantic.dataclasses import dataclass
 from clinical_envs.errors import InvalidArgument, did_you_mean
 
 _CONFIGS = Path(str(resources.files("training") / "configs"))
+_KINDS = ("tasks", "variants", "models")
 Count = Annotated[int, Field(gt=0)]
+Whole = Annotated[int, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -74,7 +79,7 @@ class Warmup:
     steps: Count = 300
     batch_size: Count = 32
     learning_rate: Positive = 4e-3
-    warmup_steps: int = 10
+    warmup_steps: Whole = 10
     keep_high_risk: Share = 1.0
     modes: bool = False
 
@@ -109,7 +114,7 @@ class Optim:
     groups: Count = 8
     rollouts: Annotated[int, Field(ge=2)] = 8
     learning_rate: Positive = 1e-5
-    warmup_steps: int = 5
+    warmup_steps: Whole = 5
     micro_batch: Count = 64
     checkpoint_every: Count = 10
     gradient_checkpointing: bool = False
@@ -136,7 +141,7 @@ class Config:
     """Everything a run depends on."""
 
     task: str
-    seed: int = 0
+    seed: Whole = 0
     model: Model = field(default_factory=Model)
     lora: Lora = field(default_factory=Lora)
     teacher: Teacher = field(default_factory=Teacher)
@@ -158,8 +163,12 @@ class Config:
 
 
 def config_names() -> tuple[str, ...]:
-    """Names of the shipped configurations."""
-    return tuple(sorted(path.stem for path in _CONFIGS.glob("*.toml")))
+    """Names of the shipped configurations: TASK-VARIANT-MODEL for every combination of layers.
+
+    >>> "titration-lambda-0.15-embedded" in config_names()
+    True
+    """
+    return tuple(_shipped())
 
 
 def load_config(name_or_file: str | Path, overrides: Sequence[str] = ()) -> Config:
@@ -169,15 +178,10 @@ def load_config(name_or_file: str | Path, overrides: Sequence[str] = ()) -> Conf
         InvalidArgument: unknown name, section or field, a value of the wrong type, or nonsense.
     """
     path = Path(name_or_file)
-    if path.suffix != ".toml":
-        if str(name_or_file) not in config_names():
-            hint = did_you_mean(name_or_file, config_names())
-            raise InvalidArgument(f"no configuration {str(name_or_file)!r}; {hint}")
-        path = _CONFIGS / f"{name_or_file}.toml"
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InvalidArgument(f"configuration {path}: {error}") from None
+    data: dict[str, Any] = {}
+    layers = [_read(path)] if path.suffix == ".toml" else _layers(str(name_or_file))
+    for layer in layers:
+        _merge(data, layer)
     for override in overrides:
         _set(data, override)
     return config_from(data)
@@ -197,6 +201,41 @@ def config_from(data: Mapping[str, Any]) -> Config:
         raise InvalidArgument(f"configuration: {message}") from None
 
 
+def _shipped() -> dict[str, tuple[str, ...]]:
+    """The task, variant and model that each name stands for."""
+    parts = [_read(_CONFIGS / f"{kind}.toml") for kind in _KINDS]
+    return {"-".join(layers): layers for layers in product(*parts)}
+
+
+def _layers(name: str) -> list[dict[str, Any]]:
+    """What a name is made of, later ones winning: its layers, then what each has `with` another."""
+    shipped = _shipped()
+    if name not in shipped:
+        hint = did_you_mean(name, tuple(shipped))
+        raise InvalidArgument(f"no configuration {name!r}; {hint}")
+    chosen = shipped[name]
+    layers = [
+        _read(_CONFIGS / f"{kind}.toml")[layer] for kind, layer in zip(_KINDS, chosen, strict=True)
+    ]
+    refined = [layer.pop("with", {}) for layer in layers]
+    return layers + [beside.get(other, {}) for beside in refined for other in chosen]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InvalidArgument(f"configuration {path}: {error}") from None
+
+
+def _merge(data: dict[str, Any], layer: Mapping[str, Any]) -> None:
+    for key, value in layer.items():
+        if isinstance(value, Mapping):
+            _merge(data.setdefault(key, {}), value)
+        else:
+            data[key] = value
+
+
 def _set(data: dict[str, Any], override: str) -> None:
     name, equals, text = override.partition("=")
     if not equals:
@@ -204,6 +243,8 @@ def _set(data: dict[str, Any], override: str) -> None:
     *sections, last = name.strip().split(".")
     for section in sections:
         data = data.setdefault(section, {})
+        if not isinstance(data, dict):
+            raise InvalidArgument(f"--set {override!r}: {section} is a field, not a section")
     try:
         data[last] = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:

@@ -145,9 +145,10 @@ class ExploitSpeaker:
 
 
 def exploit_prompt(task: Task, info: InfoState) -> str:
-    """The prompt of the exploiting phase: task, family, findings in file order, mode line."""
+    """The prompt of the exploiting phase: task, family, findings in file order, mode line.
+
+    One turn is left, the commit, however many were spent on exploring.
+    """
     start = InfoState(info.family, 0, 0, task.turn_cap)
-    seen = "\n".join(
-        reply(task, Ask(finding), present, info.turns_left) for finding, present in info.seen()
-    )
+    seen = "\n".join(reply(task, Ask(finding), present, 1) for finding, present in info.seen())
     return "\n".join(part for part in (prompt(task, start), seen, EXPLOIT) if part)

@@ -1,21 +1,31 @@
 """GRPO from a warmup: `accelerate launch training/grpo.py --config NAME_OR_FILE --start PATH`.
 
 The same path trains the embedded policy on a CPU and MedGemma-4B on a GPU; model, LoRA and batch
-numbers differ. A killed run is continued from its last checkpoint by the same command.
+numbers differ. Gates before the first step, the validation set during training, `test` and the
+guarded report at the end, all in one run folder (`training.runs`). A killed run is continued from
+its last checkpoint by the same command.
 """
 
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from clinical_envs.catalog import load_task
+from clinical_envs.errors import ClinicalEnvsError, require
 from oracles.clinical import ClinicalWorld
 from training.config import Config, load_config
+from training.runs import Run, open_run, quiet
+
+if TYPE_CHECKING:
+    from training.checkpoint_policy import CheckpointPolicy, PlaySettings
 
 app = typer.Typer(add_completion=False, help=__doc__)
+_NEEDED = ("torch", "transformers", "trl", "peft", "accelerate", "datasets", "tensorboard")
 
 
 @app.command()
@@ -26,62 +36,138 @@ def main(
     set_: Annotated[list[str], typer.Option("--set", help="section.field=value")] = [],  # noqa: B006
 ) -> None:
     """Train."""
-    train(load_config(config, set_), start, out)
+    try:
+        train(load_config(config, set_), start, out)
+    except ClinicalEnvsError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(2) from None
 
 
 def train(config: Config, start: Path, out: Path) -> dict[str, Any]:
-    """Run GRPO to its last step, from the newest checkpoint in `out` if there is one."""
+    """Run GRPO and its evaluations to their end, from where the run in `out` stopped.
+
+    Returns:
+        What `run.json` holds.
+
+    Raises:
+        InvalidArgument: the folder holds another run, or the start cannot be loaded.
+        MissingExtra: the training stack is not installed.
+    """
+    for module in _NEEDED:
+        require(module, "train")
+    quiet()
+    from training.final import conclude
+
+    world = ClinicalWorld(load_task(config.task))
+    run = open_run(out, config, kind="grpo", task=world.key, start=str(start))
+    settings = play_settings(config)
+    if run.data["status"] == "training":
+        _optimise(run, world, start, settings)
+    conclude(run, world, str(start), settings)
+    return run.data
+
+
+def _optimise(run: Run, world: ClinicalWorld, start: Path, settings: PlaySettings) -> None:
+    """Gates, then every update."""
+    from transformers.trainer_utils import get_last_checkpoint
+
+    from training.shaped import reward_facts
+    from training.validation import Validator, open_gates
+
+    facts = reward_facts(world, run.config)
+    run.note(reward=asdict(facts) | {"words": str(facts)})
+    run.say(str(facts))
+    trainer, player = build_trainer(run.config, world, start, run.checkpoints, settings)
+    run.note(device=str(trainer.accelerator.device))
+    baseline = open_gates(run, world, player)
+    validator = Validator(run, world, player, baseline, phases(run.config))
+    validator.trainer = trainer
+    trainer.add_callback(validator)
+    if run.writes:
+        trainer.add_callback(_tensorboard(run.folder / "tensorboard"))
+    last = get_last_checkpoint(str(run.checkpoints)) if run.checkpoints.is_dir() else None
+    trainer.train(resume_from_checkpoint=last)
+
+
+def build_trainer(
+    config: Config, world: ClinicalWorld, start: Path, folder: Path, settings: PlaySettings
+) -> tuple[Any, CheckpointPolicy]:
+    """The trainer with its checkpoints in `folder`, and the model it trains as a policy."""
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
     import torch
     from datasets import Dataset
-    from transformers.trainer_utils import get_last_checkpoint
+    from transformers import PrinterCallback
 
-    from clinical_envs.catalog import load_task
     from training.chat import ChatTokens
+    from training.checkpoint_policy import CheckpointPolicy
     from training.inprocess import InProcessEngine
     from training.models import load_policy, lora_config
-    from training.plan import training_plan
     from training.rollouts import Rollouts
     from training.trainer import CreditTrainer
 
     if not torch.cuda.is_available():
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-    world = ClinicalWorld(load_task(config.task))
     model, tokenizer = load_policy(start, config.model.dtype)
     tokens = ChatTokens(tokenizer)
     engine = InProcessEngine(model, tokens)
-    rollouts = Rollouts(world, config, engine)
-    plan = training_plan(world, config)
-    if rollouts.decoupled:
-        size = config.optim.groups
-        steps = [plan[i : i + size] for i in range(0, len(plan), size)]
-        plan = [case for step in steps for case in (*step, *step)]
     trainer = CreditTrainer(
-        rollouts=rollouts,
+        rollouts=Rollouts(world, config, engine),
         model=model,
-        args=_arguments(config, out),
-        train_dataset=Dataset.from_dict({"prompt": [str(case) for case in plan]}),
+        args=_arguments(config, folder),
+        train_dataset=Dataset.from_dict({"prompt": _prompts(world, config)}),
         processing_class=tokenizer,
         peft_config=lora_config(config),
     )
+    trainer.remove_callback(PrinterCallback)  # the run tells its steps
     engine.model = trainer.accelerator.unwrap_model(trainer.model)
-    last = get_last_checkpoint(str(out)) if out.is_dir() else None
-    trainer.train(resume_from_checkpoint=last)
-    trainer.save_model(str(out / "final"))
-    tokenizer.save_pretrained(out / "final")
-    return {"history": trainer.state.log_history}
+    return trainer, CheckpointPolicy(world.task, engine, tokens, settings, "start")
 
 
-def _arguments(config: Config, out: Path) -> Any:
+def phases(config: Config) -> int:
+    """Optimiser steps of one update: exploring and exploiting have their own."""
+    return 2 if config.reward.variant == "decoupled" else 1
+
+
+def _prompts(world: ClinicalWorld, config: Config) -> list[str]:
+    """A row a group: the case's position; both phases of an update face the same cases."""
+    from training.plan import training_plan
+
+    plan, size = training_plan(world, config), config.optim.groups
+    updates = [plan[i : i + size] for i in range(0, len(plan), size)]
+    return [str(case) for update in updates for case in update * phases(config)]
+
+
+def play_settings(config: Config) -> PlaySettings:
+    """How the policies of a run are played: in its phases, within its limits."""
+    from training.checkpoint_policy import PlaySettings
+
+    return PlaySettings(
+        decoupled=config.reward.variant == "decoupled",
+        turn_tokens=config.limits.turn_tokens,
+        context_tokens=config.limits.context_tokens,
+        dtype=config.model.dtype,
+        batch_size=config.optim.groups * config.optim.rollouts,
+    )
+
+
+def _tensorboard(folder: Path) -> Any:
+    from torch.utils.tensorboard import SummaryWriter
+    from transformers.integrations import TensorBoardCallback
+
+    return TensorBoardCallback(SummaryWriter(str(folder)))
+
+
+def _arguments(config: Config, folder: Path) -> Any:
+    import torch
     from trl import GRPOConfig
 
-    optim, phases = config.optim, 2 if config.reward.variant == "decoupled" else 1
+    optim = config.optim
     world_size = int(os.environ.get("WORLD_SIZE", "1"))
     batch = optim.groups * optim.rollouts
     micro = min(optim.micro_batch, batch // world_size)
     return GRPOConfig(
-        output_dir=str(out),
-        max_steps=optim.steps * phases,
+        output_dir=str(folder),
+        max_steps=optim.steps * phases(config),
         per_device_train_batch_size=micro,
         gradient_accumulation_steps=batch // (micro * world_size),
         num_generations=optim.rollouts,
@@ -97,10 +183,13 @@ def _arguments(config: Config, out: Path) -> Any:
         gradient_checkpointing=optim.gradient_checkpointing,
         bf16=config.model.dtype == "bfloat16",
         logging_steps=1,
-        save_steps=optim.checkpoint_every * phases,
+        save_steps=optim.checkpoint_every * phases(config),
+        save_total_limit=2,
         seed=config.seed,
-        report_to=["tensorboard"],
-        disable_tqdm=False,
+        report_to=[],
+        use_cpu=not torch.cuda.is_available(),
+        dataloader_pin_memory=torch.cuda.is_available(),
+        disable_tqdm=True,
     )
 
 

@@ -77,7 +77,6 @@ class InProcessEngine:
     def __init__(self, model: Any, tokens: ChatTokens) -> None:
         self.model = model
         self.tokens = tokens
-        self._window = _sliding_window(model.config)
 
     def play(
         self, speakers: Sequence[Speaker], seeds: Sequence[int], sampling: Sampling
@@ -110,7 +109,6 @@ class InProcessEngine:
                 batch.select(keep)
                 active = [active[i] for i in keep]
             if active:
-                self._check_window(batch.width)
                 pending = [row.ids[row.turns[-1][1] - 1 :] for row in active]
                 logits = batch.feed(pending)
         return [row.record() for row in rows]
@@ -123,7 +121,9 @@ class InProcessEngine:
             row.speaking, row.turn_start = True, len(row.ids)
         while True:
             logprobs = torch.log_softmax(logits.float(), dim=-1)
-            cumulative = None if sampling.greedy else logprobs.exp().double().cumsum(-1).numpy()
+            cumulative = (
+                None if sampling.greedy else logprobs.exp().double().cumsum(-1).cpu().numpy()
+            )
             feed: list[list[int]] = []
             for i, row in enumerate(rows):
                 if not row.speaking:
@@ -131,15 +131,12 @@ class InProcessEngine:
                     continue
                 token = row.sample(logprobs[i], None if cumulative is None else cumulative[i])
                 used = len(row.ids) - row.turn_start
+                ended = token == self.tokens.end_of_turn
                 full = row.length >= sampling.max_context_tokens
-                row.cut |= token != self.tokens.end_of_turn and (
-                    full or used >= sampling.max_turn_tokens
-                )
-                if token == self.tokens.end_of_turn or row.cut:
-                    row.speaking = False
-                    feed.append([])
-                else:
-                    feed.append([token])
+                cut = not ended and (full or used >= sampling.max_turn_tokens)
+                row.cut |= cut
+                row.speaking = not (ended or cut)
+                feed.append([token] if row.speaking else [])
             if not any(row.speaking for row in rows):
                 return logits
             logits = batch.feed(feed)
@@ -159,39 +156,29 @@ class InProcessEngine:
             return
         row.append(reply)
 
-    def _check_window(self, width: int) -> None:
-        if self._window is not None and width > self._window:
-            raise InvalidArgument(
-                f"a dialogue of {width} cached tokens exceeds the model's sliding window of "
-                f"{self._window}; the in-process engine is exact only within it, use engine=vllm"
-            )
-
 
 class _Batch:
     """The cache of the rows that are still playing."""
 
     def __init__(self, model: Any, pad: int) -> None:
-        self.model, self.pad = model, pad
+        self.model, self.pad, self.device = model, pad, model.device
+        self.window = _sliding_window(model.config)
         self.cache: Any = None
         self.mask = torch.empty(0)
-
-    @property
-    def width(self) -> int:
-        return int(self.mask.shape[1])
 
     def prefill(self, prompts: list[tuple[int, ...]]) -> torch.Tensor:
         """Run every distinct prompt once; logits after the prompt of each row."""
         distinct = {prompt: i for i, prompt in enumerate(dict.fromkeys(prompts))}
-        self.mask = torch.zeros(len(distinct), 0, dtype=torch.long)
+        self.mask = torch.zeros(len(distinct), 0, dtype=torch.long, device=self.device)
         logits = self.feed([list(prompt) for prompt in distinct])
-        index = torch.tensor([distinct[prompt] for prompt in prompts])
+        index = torch.tensor([distinct[prompt] for prompt in prompts], device=self.device)
         self.cache.batch_select_indices(index)
         self.mask = self.mask[index]
         return logits[index]
 
     def select(self, rows: list[int]) -> None:
         """Keep some rows."""
-        index = torch.tensor(rows, dtype=torch.long)
+        index = torch.tensor(rows, dtype=torch.long, device=self.device)
         if rows:
             self.cache.batch_select_indices(index)
         self.mask = self.mask[index]
@@ -208,18 +195,29 @@ class _Batch:
             if row:
                 ids[i, width - len(row) :] = torch.tensor(row)
                 new[i, width - len(row) :] = 1
+        new = new.to(self.device)
         positions = (self.mask.sum(1, keepdim=True) + new.cumsum(1) - 1).clamp(min=0)
         self.mask = torch.cat([self.mask, new], dim=1)
+        self._check_window()
         out = self.model(
-            input_ids=ids,
+            input_ids=ids.to(self.device),
             attention_mask=self.mask,
             position_ids=positions,
             cache=self.cache,
             use_cache=True,
             logits_to_keep=1,
         )
-        self.cache = out.past_key_values
+        self.cache = out.cache
         return out.logits[:, -1]
+
+    def _check_window(self) -> None:
+        width = self.mask.shape[1]
+        if self.window is not None and width > self.window:
+            raise InvalidArgument(
+                f"a dialogue of {width} cached tokens exceeds the model's sliding window of "
+                f"{self.window}, within which the in-process engine is exact; lower "
+                "limits.context_tokens or limits.turn_tokens"
+            )
 
 
 def _sliding_window(config: Any) -> int | None:

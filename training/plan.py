@@ -28,19 +28,29 @@ def training_plan(world: ClinicalWorld, config: Config) -> list[int]:
     optim, share = config.optim, config.reward.high_risk_share
     if share is None:
         walk = _endless(list(range(len(cases))), rng)
-        return [next(walk) for _ in range(optim.steps * optim.groups)]
+        return [case for _ in range(optim.steps) for case in _distinct(walk, optim.groups)]
     high = [i for i, case in enumerate(cases) if _group(world, case) == world.high_risk_group]
     others = [i for i in range(len(cases)) if i not in set(high)]
-    if not high or not others:
-        raise InvalidArgument("the train set has one risk group only; leave out high_risk_share")
     n_high = max(1, round(share * optim.groups)) if share > 0.0 else 0
+    if n_high > len(high) or optim.groups - n_high > len(others):
+        raise InvalidArgument(
+            f"the train set has {len(high)} high-risk and {len(others)} other cases, too few for "
+            f"{n_high} and {optim.groups - n_high} groups an update; change high_risk_share"
+        )
     high_walk, other_walk = _endless(high, rng), _endless(others, rng)
     plan: list[int] = []
     for _ in range(optim.steps):
-        step = [next(high_walk) for _ in range(n_high)]
-        step += [next(other_walk) for _ in range(optim.groups - n_high)]
+        step = _distinct(high_walk, n_high) + _distinct(other_walk, optim.groups - n_high)
         plan += [step[int(i)] for i in rng.permutation(optim.groups)]
     return plan
+
+
+def _distinct(walk: Iterator[int], n: int) -> list[int]:
+    """The next n of a walk without one twice, so that no two groups of an update are the same."""
+    chosen: dict[int, None] = {}
+    while len(chosen) < n:
+        chosen[next(walk)] = None
+    return list(chosen)
 
 
 def _endless(items: list[int], rng: np.random.Generator) -> Iterator[int]:

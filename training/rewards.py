@@ -76,10 +76,11 @@ def turn_credits(oracle: Oracle, episode: Episode) -> tuple[TurnCredit, ...]:
         raise InvalidArgument("training rewards need the state of the episode; it is not recorded")
     info, credits = outcome.start, list[TurnCredit]()
     for number, action in enumerate(outcome.actions, start=1):
-        after = info.waste()
+        after, moved = info.waste(), False
         if isinstance(action, Ask):
-            after = info.see(action.finding, outcome.final.answer(action.finding))
-        moved = after.asked != info.asked
+            q = action.finding
+            after = info.see(q, outcome.final.answer(q))
+            moved = not info.knows(q) and q in task.informative[info.family]
         credits.append(
             TurnCredit(
                 reward=_turn_reward(task, outcome, action, last=number == outcome.turns),

@@ -160,7 +160,7 @@ class Rollouts:
             group = self._revealed[start]
             if group[0].case != self.cases[rows[start]]:
                 raise InvalidArgument("the exploiting phase faces another case than the exploring")
-            drawn = group[self._seed(rows[start], step, start) % size]
+            drawn = group[self._seed(rows[start], step, size) % size]
             speakers += [ExploitSpeaker(task, drawn.info) for _ in range(size)]
         records = self._play(speakers, rows, step)
         return [

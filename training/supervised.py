@@ -40,8 +40,7 @@ def examples(
         found.append(_whole(task, outcome.start, turns, outcome.final, tokens))
         if modes:
             found.append(_explore(task, outcome.start, turns, outcome.final, tokens))
-            revealed = outcome.final._replace(turns_left=outcome.final.turns_left + 1)
-            found.append(_exploit(task, revealed, Commit(outcome.decision), tokens))
+            found.append(_exploit(task, outcome.final, Commit(outcome.decision), tokens))
     return found
 
 
@@ -64,8 +63,10 @@ def _explore(
     tokens: ChatTokens,
 ) -> Example:
     texts = [action_text(task, a) if isinstance(a, Ask) else STOP for a in turns]
-    opening = f"{prompt(task, start)}\n{EXPLORE}"
-    return _dialogue(tokens, opening, texts, _replies(task, start, turns, final))
+    if final.turns_left == 0:
+        texts.pop()  # the turns of exploring ran out, so that there was nothing to stop
+    replies = _replies(task, start, turns, final)[: len(texts) - 1]
+    return _dialogue(tokens, f"{prompt(task, start)}\n{EXPLORE}", texts, replies)
 
 
 def _exploit(task: Task, revealed: InfoState, commit: Commit, tokens: ChatTokens) -> Example:

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from tests.benchmarks.record import Figure
 
-MODULES = ("imports", "oracle", "pyagrum_peer", "environments", "auditing", "factcheck")
+MODULES = ("imports", "oracle", "pyagrum_peer", "environments", "auditing", "factcheck", "training")
 OUT = Path("build/bench.json")
 
 

@@ -11,9 +11,10 @@ from typing import Annotated
 
 import typer
 
-from training.cli import schema_command, tasks_command
+from training.cli import schema_command, tasks_command, train_command
 from training.cli.audit_command import audit
 from training.cli.cases_command import cases
+from training.cli.compare_command import compare
 from training.cli.demo_command import demo
 from training.cli.evaluate_command import evaluate
 from training.cli.gates_command import gates
@@ -56,6 +57,7 @@ def clinical_envs(
 
 
 _TASKS, _POLICIES, _SUITE = "Tasks and cases", "Policies and episodes", "The suite itself"
+_TRAINING = "Training"
 app.add_typer(tasks_command.app, name="tasks", rich_help_panel=_TASKS)
 app.command(rich_help_panel=_TASKS)(oracle)
 app.command(rich_help_panel=_TASKS)(play)
@@ -64,6 +66,8 @@ app.command(rich_help_panel=_POLICIES)(evaluate)
 app.command(rich_help_panel=_POLICIES)(gates)
 app.command(rich_help_panel=_POLICIES)(audit)
 app.command("reward-audit", rich_help_panel=_POLICIES)(reward_audit)
+app.add_typer(train_command.app, name="train", rich_help_panel=_TRAINING)
+app.command(rich_help_panel=_TRAINING)(compare)
 app.command(rich_help_panel=_SUITE)(demo)
 app.command(rich_help_panel=_SUITE)(selftest)
 app.add_typer(schema_command.app, name="schema", rich_help_panel=_SUITE)

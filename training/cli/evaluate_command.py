@@ -31,7 +31,11 @@ _NUMBERS = {
 def evaluate(
     task: TaskArgument,
     policy: Annotated[
-        str, typer.Option(help="A reference policy by name, or your own as module:function.")
+        str,
+        typer.Option(
+            help="A reference policy by name, your own as module:function, or a local checkpoint "
+            "as hf:FOLDER or hf:FOLDER#ADAPTER_FOLDER."
+        ),
     ],
     set_name: SetOption = "heldout",
     k: KOption = 12,

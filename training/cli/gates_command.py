@@ -23,7 +23,10 @@ def gates(
     task: TaskArgument,
     policy: Annotated[
         str | None,
-        typer.Option(help="The initial policy, by name or module:function; opens gate 2."),
+        typer.Option(
+            help="The initial policy, by name, module:function or hf:FOLDER[#ADAPTER_FOLDER]; "
+            "opens gate 2."
+        ),
     ] = None,
     set_name: SetOption = "validation",
     k: KOption = 12,

@@ -10,21 +10,47 @@ from training.cli.terminal import progress
 
 if TYPE_CHECKING:
     from clinical_envs.episode import Episode
-    from oracles.policy import Policy
+    from oracles.policy import BatchPolicy, Policy
     from oracles.sample import Sample
     from oracles.world import World
 
 
-def find_policy(world: World, name: str) -> Policy:
-    """A policy by name; a `module:function` is looked for in the current directory first."""
+def find_policy(world: World, name: str) -> Policy | BatchPolicy:
+    """A policy by name, a checkpoint as `hf:PATH[#ADAPTER]`, or a function as `module:function`.
+
+    A module is looked for in the current directory first.
+
+    Raises:
+        InvalidArgument: no such policy.
+        MissingExtra: a checkpoint is asked for without the training stack.
+    """
+    if name.startswith("hf:"):
+        return _checkpoint(world, name)
     if ":" in name:
         sys.path.insert(0, str(Path.cwd()))
     return world.policy(name)
 
 
+def _checkpoint(world: World, name: str) -> BatchPolicy:
+    from clinical_envs.errors import InvalidArgument, require
+    from oracles.clinical import ClinicalWorld
+
+    if not isinstance(world, ClinicalWorld):
+        raise InvalidArgument(f"{world.name} is no clinical task; checkpoints play those only")
+    for module in ("torch", "transformers", *(["peft"] if "#" in name else [])):
+        require(module, "train")
+    from transformers.utils.logging import disable_progress_bar
+
+    from training.checkpoint_policy import load_checkpoint_policy
+
+    disable_progress_bar()
+    with progress(f"loading {name}"):
+        return load_checkpoint_policy(world.task, name)
+
+
 def play_set(
     world: World,
-    policy: Policy,
+    policy: Policy | BatchPolicy,
     set_name: str,
     *,
     k: int,

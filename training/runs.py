@@ -1,0 +1,254 @@
+"""A run is a folder, and everything known about it lies there.
+
+    config.toml              every setting; `--config RUN/config.toml` runs it again
+    run.json                 status, gates, eligibility, reward, best and last checkpoint, versions
+    metrics.jsonl            one row a logged step
+    validation.jsonl         one row an evaluation on the validation set, step 0 is the start
+    episodes/*.jsonl         the episodes of every evaluation
+    policies/update-N/       the adapter of every evaluated update; best/ and last/ at the end
+    checkpoints/             the trainer's own, for resuming
+    tensorboard/, report.html, curves.svg, README.md (the model card)
+
+A killed run goes on from its last checkpoint; rows and files that lie beyond it are dropped first,
+so that nothing stands twice.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import shutil
+import time
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Literal
+
+import typer
+
+from clinical_envs.errors import InvalidArgument
+from training.config import Config
+
+Kind = Literal["sft", "grpo"]
+_LIBRARIES = ("clinical-envs", "numpy", "torch", "transformers", "trl", "peft", "accelerate")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that is being made. Only the first process writes; the others keep quiet."""
+
+    folder: Path
+    config: Config
+    _begun: float = field(default_factory=time.monotonic)
+
+    @property
+    def writes(self) -> bool:
+        """Whether this process is the one that writes."""
+        return process()[0] == 0
+
+    @property
+    def checkpoints(self) -> Path:
+        """The trainer's folder."""
+        return self.folder / "checkpoints"
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """What `run.json` holds."""
+        return read_run(self.folder)
+
+    def episodes(self, name: str) -> Path:
+        """The file of one evaluation."""
+        return self.folder / "episodes" / f"{name}.jsonl"
+
+    def policy(self, update: int) -> Path:
+        """The adapter folder of an evaluated update."""
+        return self.folder / "policies" / policy_name(update)
+
+    def note(self, **facts: Any) -> None:
+        """Put facts into `run.json`, whole or not at all."""
+        if self.writes:
+            _write_json(self.folder / "run.json", self.data | facts)
+
+    def clock(self) -> None:
+        """Add the time since the run was opened to its wall time, of all its sessions."""
+        earlier = self.data["sessions_s"]
+        seconds = [*earlier[:-1], round(time.monotonic() - self._begun, 1)]
+        self.note(sessions_s=seconds, wall_s=round(sum(seconds), 1))
+
+    def say(self, line: str) -> None:
+        """Tell the user, once however many processes there are."""
+        if self.writes:
+            typer.echo(line, err=True)
+
+    def append(self, name: Literal["metrics", "validation"], row: dict[str, Any]) -> None:
+        """Add a row to a JSON Lines file; NaN is written as null."""
+        if self.writes:
+            with (self.folder / f"{name}.jsonl").open("a", encoding="utf-8") as lines:
+                lines.write(json.dumps(_no_nan(row), allow_nan=False) + "\n")
+
+    def rows(self, name: Literal["metrics", "validation"]) -> list[dict[str, Any]]:
+        """The rows of a JSON Lines file; a last line that a kill left unfinished is no row."""
+        return read_rows(self.folder / f"{name}.jsonl")
+
+    def rewind(self, update: int) -> None:
+        """Drop rows and files of later updates than the checkpoint that training goes on from."""
+        if not self.writes:
+            return
+        for name in ("metrics", "validation"):
+            kept = [row for row in self.rows(name) if row["update"] <= update]
+            text = "".join(json.dumps(row) + "\n" for row in kept)
+            (self.folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
+        for path in self.folder.glob("*/*update-*"):
+            number = int(path.name.split("update-")[1].split(".")[0])
+            if number > update and path.parent.name == "policies":
+                shutil.rmtree(path)
+            elif number > update and path.parent.name == "episodes":
+                path.unlink()
+
+
+def open_run(folder: Path, config: Config, *, kind: Kind, task: str, start: str) -> Run:
+    """Begin a run, or take it up again where it stopped.
+
+    Raises:
+        InvalidArgument: the folder holds another run, or cannot be made.
+    """
+    run = Run(folder, config)
+    known = {"kind": kind, "task": task, "config_hash": config.hash, "start": start}
+    if run.writes and (folder / "run.json").exists():
+        _take_up(run, known)
+    elif run.writes:
+        _begin(run, known)
+    wait_for_all()
+    return run
+
+
+def _begin(run: Run, known: dict[str, str]) -> None:
+    try:
+        run.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidArgument(f"cannot make {run.folder}: {error.strerror}") from None
+    text = f"# configuration {run.config.hash}\n{as_toml(run.config)}"
+    (run.folder / "config.toml").write_text(text, encoding="utf-8")
+    facts = {"schema": 1, "status": "training", "eligible": None, "seed": run.config.seed}
+    begun = {"versions": versions(), "sessions_s": [0.0], "wall_s": 0.0}
+    _write_json(run.folder / "run.json", facts | known | begun)
+
+
+def wait_for_all() -> None:
+    """Until the first process has written what the others read; one process need not wait."""
+    if process()[1] == 1:
+        return
+    import torch
+    from accelerate import PartialState
+
+    # as the trainer will ask for it: the state is shared
+    PartialState(cpu=not torch.cuda.is_available()).wait_for_everyone()
+
+
+def _take_up(run: Run, known: dict[str, str]) -> None:
+    data = run.data
+    for name, value in known.items():
+        if data.get(name) != value:
+            raise InvalidArgument(
+                f"{run.folder} holds a run with {name} {data.get(name)}, not {value}; choose "
+                "another folder"
+            )
+    run.note(sessions_s=[*data["sessions_s"], 0.0])
+
+
+def read_run(folder: Path) -> dict[str, Any]:
+    """What `run.json` of a run folder holds.
+
+    Raises:
+        InvalidArgument: the folder is no run.
+    """
+    try:
+        data: dict[str, Any] = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InvalidArgument(f"{folder} is no run folder: run.json: {reason}") from None
+    return data
+
+
+def read_rows(file: Path) -> list[dict[str, Any]]:
+    """Rows of a JSON Lines file, an unfinished last one left out; none where there is no file."""
+    if not file.exists():
+        return []
+    whole = file.read_text(encoding="utf-8", errors="replace").rpartition("\n")[0]
+    return [json.loads(line) for line in whole.splitlines()]
+
+
+def policy_name(update: int) -> str:
+    """What the policy after an update is called, in records and in folders."""
+    return f"update-{update:06d}"
+
+
+def best_row(rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """The row of highest validation value that is no high-risk regression; the earliest of equals.
+
+    The start is no candidate. None where every update regressed.
+    """
+    fit = [row for row in rows if row["update"] and row["flags"]["high_risk_regression"] != "FLAG"]
+    return max(fit, key=lambda row: float(row["value"]["value"]), default=None)
+
+
+def as_toml(config: Config) -> str:
+    """The configuration as a TOML file that reads back to the same one."""
+    plain, sections = [], []
+    for name, value in asdict(config).items():
+        if isinstance(value, dict):
+            sections.append(f"\n[{name}]\n" + _toml_lines(value.items()))
+        else:
+            plain.append((name, value))
+    return _toml_lines(plain) + "".join(sections)
+
+
+def quiet() -> None:
+    """Turn off the libraries' bars and their notices of coming names; a run tells its own steps."""
+    from datasets import disable_progress_bars
+    from transformers.utils.logging import disable_progress_bar
+
+    disable_progress_bar()
+    disable_progress_bars()
+    warnings.filterwarnings("ignore", r".*checkpointing` is deprecated", FutureWarning)
+
+
+def process() -> tuple[int, int]:
+    """Number of this process and how many there are, as the launcher says."""
+    return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def versions() -> dict[str, str]:
+    """Of Python and of the libraries that decide what a run gives."""
+    found = {"python": platform.python_version()}
+    for name in _LIBRARIES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def _toml_lines(items: Iterable[tuple[str, Any]]) -> str:
+    # JSON writes strings, numbers, booleans and lists as TOML does; an absent value has no line
+    return "".join(f"{name} = {json.dumps(value)}\n" for name, value in items if value is not None)
+
+
+def _write_json(file: Path, data: dict[str, Any]) -> None:
+    fresh = file.with_suffix(".tmp")
+    text = json.dumps(_no_nan(data), indent=1, ensure_ascii=False, allow_nan=False)
+    fresh.write_text(text + "\n", encoding="utf-8")
+    fresh.replace(file)
+
+
+def _no_nan(value: Any) -> Any:
+    convert: Callable[[Any], Any] = _no_nan
+    if isinstance(value, dict):
+        return {str(key): convert(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [convert(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
