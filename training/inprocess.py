@@ -2,8 +2,8 @@
 
 Every prompt is prefilled once and shared by its dialogues. All dialogues sample turn t together,
 token by token; then the replies go in as one block, padded on the left, and the cache is kept.
-Padding leaves holes in the attention mask, so positions are counted from the tokens that exist,
-and layers with a sliding window are refused beyond their window.
+Padding leaves holes in the cache, so positions are counted from the tokens that exist, and the
+masks of layers with a sliding window are made from those positions.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from transformers import DynamicCache
 
-from clinical_envs.errors import InvalidArgument
 from training.chat import ChatTokens
 from training.dialogue import Speaker
 from training.engine import Sampling, TokenRecord
@@ -158,30 +158,33 @@ class InProcessEngine:
 
 
 class _Batch:
-    """The cache of the rows that are still playing."""
+    """The cache of the rows that are still playing.
+
+    mask: 1 where a cached token exists. positions: of the cached tokens, counted without the holes.
+    """
 
     def __init__(self, model: Any, pad: int) -> None:
         self.model, self.pad, self.device = model, pad, model.device
         self.window = _sliding_window(model.config)
-        self.cache: Any = None
-        self.mask = torch.empty(0)
+        self.cache: Any = DynamicCache()  # keeps every token, also for layers with a window
+        self.mask = self.positions = torch.empty(0)
 
     def prefill(self, prompts: list[tuple[int, ...]]) -> torch.Tensor:
         """Run every distinct prompt once; logits after the prompt of each row."""
         distinct = {prompt: i for i, prompt in enumerate(dict.fromkeys(prompts))}
         self.mask = torch.zeros(len(distinct), 0, dtype=torch.long, device=self.device)
+        self.positions = self.mask
         logits = self.feed([list(prompt) for prompt in distinct])
-        index = torch.tensor([distinct[prompt] for prompt in prompts], device=self.device)
-        self.cache.batch_select_indices(index)
-        self.mask = self.mask[index]
-        return logits[index]
+        rows = [distinct[prompt] for prompt in prompts]
+        self.select(rows)
+        return logits[torch.tensor(rows, device=self.device)]
 
     def select(self, rows: list[int]) -> None:
-        """Keep some rows."""
+        """Keep some rows, in this order."""
         index = torch.tensor(rows, dtype=torch.long, device=self.device)
         if rows:
             self.cache.batch_select_indices(index)
-        self.mask = self.mask[index]
+        self.mask, self.positions = self.mask[index], self.positions[index]
 
     def feed(self, tokens: list[list[int]]) -> torch.Tensor:
         """Feed each row its tokens, padded on the left; logits after the last token of each row.
@@ -198,10 +201,10 @@ class _Batch:
         new = new.to(self.device)
         positions = (self.mask.sum(1, keepdim=True) + new.cumsum(1) - 1).clamp(min=0)
         self.mask = torch.cat([self.mask, new], dim=1)
-        self._check_window()
+        self.positions = torch.cat([self.positions, positions], dim=1)
         out = self.model(
             input_ids=ids.to(self.device),
-            attention_mask=self.mask,
+            attention_mask=self.mask if self.window is None else self._masks(positions),
             position_ids=positions,
             cache=self.cache,
             use_cache=True,
@@ -210,14 +213,18 @@ class _Batch:
         self.cache = out.cache
         return out.logits[:, -1]
 
-    def _check_window(self) -> None:
-        width = self.mask.shape[1]
-        if self.window is not None and width > self.window:
-            raise InvalidArgument(
-                f"a dialogue of {width} cached tokens exceeds the model's sliding window of "
-                f"{self.window}, within which the in-process engine is exact; lower "
-                "limits.context_tokens or limits.turn_tokens"
-            )
+    def _masks(self, queries: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Who attends to whom, by kind of layer, from positions: a hole takes no place in a window.
+
+        Every query attends to itself, so that the meaningless ones have no empty row either.
+        """
+        keys, at = self.positions[:, None, :], queries[:, :, None]
+        cached, width = self.mask.shape[1], queries.shape[1]
+        columns = torch.arange(cached, device=self.device)
+        itself = columns[None, None, :] == columns[None, cached - width :, None]
+        full = (self.mask[:, None, :].bool() & (keys <= at)) | itself
+        sliding = full & ((keys > at - self.window) | itself)
+        return {"full_attention": full[:, None], "sliding_attention": sliding[:, None]}
 
 
 def _sliding_window(config: Any) -> int | None:

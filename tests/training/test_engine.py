@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from clinical_envs.catalog import load_task
-from clinical_envs.errors import InvalidArgument
 from clinical_envs.simulator import Invalid
 from oracles.clinical import ClinicalWorld
 from tests.training.toy import (
@@ -262,20 +261,13 @@ def sliding_model(window: int) -> Any:
         return transformers.Gemma3ForCausalLM(config).eval()
 
 
-def test_a_sliding_window_is_exact_within_it_and_refused_beyond() -> None:
-    wide = sliding_model(120)
+@pytest.mark.parametrize("window", [120, 48, 8])
+def test_layers_with_a_sliding_window_are_exact_within_it_and_beyond(window: int) -> None:
+    model = sliding_model(window)
     speakers, sampling = toy_speakers(4), Sampling(max_turn_tokens=3, max_context_tokens=80)
-    records = InProcessEngine(wide, chat()).play(speakers, range(4), sampling)
-    assert_logprobs_are_a_plain_forwards(wide, records)
-    with pytest.raises(InvalidArgument, match="sliding window of 48") as caught:
-        InProcessEngine(sliding_model(48), chat()).play(toy_speakers(4), range(4), sampling)
-    assert "\n" not in str(caught.value)
-
-
-def test_a_prompt_longer_than_the_window_is_refused() -> None:
-    engine = InProcessEngine(sliding_model(8), chat())
-    with pytest.raises(InvalidArgument, match="sliding window of 8"):
-        engine.play(toy_speakers(1), [0], ROOMY)
+    records = InProcessEngine(model, chat()).play(speakers, range(4), sampling)
+    assert max(len(record.completion_ids) for record in records) > 8
+    assert_logprobs_are_a_plain_forwards(model, records)
 
 
 @pytest.mark.parametrize("training", [True, False])
