@@ -125,7 +125,7 @@ def test_warmups_keep_the_share_of_high_risk_episodes_that_they_name() -> None:
 
 def test_the_two_models_have_the_published_and_the_measured_numbers() -> None:
     small = load_config("diagnostics-outcome-embedded")
-    assert (small.optim.learning_rate, small.limits.turn_tokens) == (6e-4, 12)
+    assert (small.optim.learning_rate, small.limits.turn_tokens) == (4e-4, 12)
     assert (small.limits.context_tokens, small.model.dtype) == (512, "float32")
     large = load_config("diagnostics-outcome-medgemma-4b")
     assert large.model.source == "google/medgemma-4b-it"
