@@ -21,13 +21,17 @@ from clinical_envs.factcheck.rewards import (
 )
 from clinical_envs.factcheck.verdict import Verdict
 
+PADDED_SHARE = 0.5
+"""Reward against the verdict over reward for it, from which a report counts as padded (ours): one
+dissenting study of middling score beside two good ones stays below."""
+
 
 class EvidenceFlag(StrEnum):
     """What is wrong with the evidence of a report, or with how it is paid."""
 
     DUPLICATE_PMID = "duplicate_pmid"  # a PMID twice in one section
     BOTH_SIDES = "both_sides"  # a PMID in both sections
-    PAID_AGAINST_VERDICT = "paid_against_verdict"  # paid no less against the verdict than for it
+    PAID_AGAINST_VERDICT = "paid_against_verdict"  # paid at least half as much against as for it
     PUNISHED_EVIDENCE = "punished_evidence"  # a piece above 0.5 that lowers the reward
 
 
@@ -55,7 +59,7 @@ class EvidenceAudit:
             EvidenceFlag.DUPLICATE_PMID: self.duplicates > 0,
             EvidenceFlag.BOTH_SIDES: bool(self.on_both_sides),
             EvidenceFlag.PAID_AGAINST_VERDICT: self.paid_against > 0
-            and self.paid_against >= self.paid_for,
+            and self.paid_against >= PADDED_SHARE * self.paid_for,
             EvidenceFlag.PUNISHED_EVIDENCE: bool(self.punished),
         }
         return tuple(flag for flag, is_raised in raised.items() if is_raised)

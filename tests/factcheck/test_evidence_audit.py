@@ -48,13 +48,17 @@ def test_the_same_pmid_on_both_sides_is_named() -> None:
     assert both.flags == (EvidenceFlag.BOTH_SIDES,)
 
 
-def test_evidence_paid_no_less_against_the_verdict_than_for_it_is_padding() -> None:
+def test_evidence_paid_at_least_half_as_much_against_the_verdict_as_for_it_is_padding() -> None:
     padding = [(str(i), S if i < 4 else R, 0.95) for i in range(8)]
     padded = audit(S, *padding)
     assert padded.paid_for == padded.paid_against == pytest.approx(1.865 / 2, abs=5e-4)
     assert padded.flags == (EvidenceFlag.PAID_AGAINST_VERDICT,)
     assert audit(R, ("1", S, 0.9)).flags == (EvidenceFlag.PAID_AGAINST_VERDICT,)
     assert audit(R, ("1", S, 0.4)).flags == ()
+    # one good piece for the verdict, one weak one against it
+    weakly = audit(S, ("1", S, 0.95), ("2", R, 0.7))
+    assert weakly.paid_against > 0.5 * weakly.paid_for
+    assert weakly.flags == (EvidenceFlag.PAID_AGAINST_VERDICT,)
 
 
 def test_golden_a_good_third_piece_lowers_the_reward_and_is_named() -> None:
