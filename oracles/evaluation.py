@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from oracles.world import World
 
 Progress = Callable[[int, int], None]
 _Identity = tuple[str | None, int | None, bool]
-_Done = frozenset[_Identity]
 
 
 def evaluate(
@@ -53,81 +52,79 @@ def evaluate(
     if not cases:
         raise InvalidArgument("the set has no cases")
     if out is None:
-        return list(_played(world, policy, cases, k, greedy, seed, frozenset(), progress))
+        return list(_played(world, policy, cases, _Plan(k, greedy, seed), progress))
     path = Path(out)
     kept = {_identity(episode): episode for episode in _resume(path, world, policy, cases, seed)}
-    done = frozenset(kept)
+    plan = _Plan(k, greedy, seed, frozenset(kept))
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as lines:
-        for episode in _played(world, policy, cases, k, greedy, seed, done, progress):
+        for episode in _played(world, policy, cases, plan, progress):
             lines.write(episode.to_json() + "\n")
             lines.flush()
             kept[_identity(episode)] = episode
-    wanted = [(_case_id(case), *rollout) for case in cases for rollout in _wanted(k, greedy)]
+    wanted = [(_case_id(case), *rollout) for case in cases for rollout in plan.rollouts()]
     return [kept[identity] for identity in wanted]
+
+
+class _Plan(NamedTuple):
+    """What is to be played. done: what a file holds already."""
+
+    k: int
+    greedy: bool
+    seed: int
+    done: frozenset[_Identity] = frozenset()
+
+    def rollouts(self) -> list[tuple[int, bool]]:
+        """Number and greediness of every rollout of a case."""
+        return [(number, False) for number in range(self.k)] + [(0, True)] * self.greedy
+
+    def missing(self, case: Any) -> list[tuple[int, bool]]:
+        """Those of a case that are not done."""
+        case_id = _case_id(case)
+        return [rollout for rollout in self.rollouts() if (case_id, *rollout) not in self.done]
 
 
 def _played(
     world: World,
     policy: Policy | BatchPolicy,
     cases: Sequence[Any],
-    k: int,
-    greedy: bool,
-    seed: int,
-    done: _Done,
+    plan: _Plan,
     progress: Progress | None,
 ) -> Iterator[Episode]:
     if isinstance(policy, BatchPolicy):
-        return _play_batches(policy, cases, k, greedy, seed, done, progress)
-    return _play(world, policy, cases, k, greedy, seed, done, progress)
+        return _play_batches(policy, cases, plan, progress)
+    return _play(world, policy, cases, plan, progress)
 
 
 def _play_batches(
-    policy: BatchPolicy,
-    cases: Sequence[Any],
-    k: int,
-    greedy: bool,
-    seed: int,
-    done: _Done,
-    progress: Progress | None,
+    policy: BatchPolicy, cases: Sequence[Any], plan: _Plan, progress: Progress | None
 ) -> Iterator[Episode]:
-    wanted = _wanted(k, greedy)
-    size = max(1, policy.batch_size // len(wanted))
+    size = max(1, policy.batch_size // len(plan.rollouts()))
     for start in range(0, len(cases), size):
         part = cases[start : start + size]
         rollouts = [
-            Rollout(case=case, number=n, greedy=mode, seed=_seed(_case_id(case), n, mode, seed))
+            Rollout(
+                case=case, number=n, greedy=mode, seed=_seed(_case_id(case), n, mode, plan.seed)
+            )
             for case in part
-            for n, mode in wanted
-            if (_case_id(case), n, mode) not in done
+            for n, mode in plan.missing(case)
         ]
         for episode in policy.play(rollouts) if rollouts else ():
-            yield episode.model_copy(update={"meta": episode.meta | {"seed": seed}})
+            yield episode.model_copy(update={"meta": episode.meta | {"seed": plan.seed}})
         if progress is not None:
             progress(start + len(part), len(cases))
 
 
 def _play(
-    world: World,
-    policy: Policy,
-    cases: Sequence[Any],
-    k: int,
-    greedy: bool,
-    seed: int,
-    done: _Done,
-    progress: Progress | None,
+    world: World, policy: Policy, cases: Sequence[Any], plan: _Plan, progress: Progress | None
 ) -> Iterator[Episode]:
-    wanted = _wanted(k, greedy)
     for finished, case in enumerate(cases, start=1):
-        case_id = _case_id(case)
         played: Episode | None = None
-        for rollout, is_greedy in wanted:
-            if (case_id, rollout, is_greedy) in done:
-                continue
+        for rollout, is_greedy in plan.missing(case):
             if played is None or not policy.deterministic:
-                rng = _generator(case_id, policy.name, rollout, is_greedy, seed)
+                rng = _generator(_case_id(case), policy.name, rollout, is_greedy, plan.seed)
                 played = _rollout(world, policy, case, rollout, is_greedy, rng)
-            meta = played.meta | {"seed": seed} | ({"greedy": True} if is_greedy else {})
+            meta = played.meta | {"seed": plan.seed} | ({"greedy": True} if is_greedy else {})
             yield played.model_copy(update={"rollout": rollout, "meta": meta})
         if progress is not None:
             progress(finished, len(cases))
@@ -153,11 +150,6 @@ def _seed(case_id: str, rollout: int, greedy: bool, seed: int) -> int:
     """Of a rollout in a batch: without the policy, so that two checkpoints share their draws."""
     identity = json.dumps([case_id, rollout, greedy, seed])
     return int.from_bytes(hashlib.sha256(identity.encode()).digest()[:8], "little")
-
-
-def _wanted(k: int, greedy: bool) -> list[tuple[int, bool]]:
-    """Rollout number and greediness of every rollout of a case."""
-    return [(rollout, False) for rollout in range(k)] + [(0, True)] * greedy
 
 
 def _case_id(case: Any) -> str:

@@ -73,6 +73,20 @@ def test_the_table_of_policies_is_enumerated() -> None:
         assert cells == expected, policy
 
 
+def test_what_the_readme_says_of_myopic_is_enumerated() -> None:
+    said = re.search(
+        r"within (0\.\d+) of the optimum.*?treats (\d+) %.*?instead of (\d+) %", TEXT, re.S
+    )
+    assert said
+    oracle = solve("diagnostics")
+    myopic, best = (
+        exact_value(oracle.task, make_policy(name, oracle)) for name in ("myopic", "oracle")
+    )
+    assert 0.0 < best.value - myopic.value <= float(said[1])
+    rates = [100 * e.decision_rate("emergent_tx", group="high") for e in (myopic, best)]
+    assert [f"{rate:.0f}" for rate in rates] == [said[2], said[3]]
+
+
 def test_the_first_screen_has_no_badge_and_says_what_it_is_not() -> None:
     first = "\n".join(TEXT.splitlines()[:12])
     assert "not** a clinical tool" in first

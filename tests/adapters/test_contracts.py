@@ -19,6 +19,8 @@ from clinical_envs.adapters.registry import array_ids, text_ids
 
 OBSERVATION, ACTIONS = 18 + 2 + 1, 18 + 5
 
+NEEDS = "pip install 'clinical-envs[dev]'"
+
 
 @pytest.mark.parametrize("env_id", [*array_ids(), *text_ids()])
 @pytest.mark.parametrize("options", [{}, {"rho": 0.5, "privileged": True}], ids=["plain", "rho"])
@@ -28,12 +30,12 @@ def test_gymnasiums_checker_passes_on_every_id(env_id: str, options: dict[str, A
 
 @pytest.mark.parametrize("env_id", array_ids())
 def test_stable_baselines_checker_passes_on_every_array_id(env_id: str) -> None:
-    checker = pytest.importorskip("stable_baselines3.common.env_checker")
+    checker = pytest.importorskip("stable_baselines3.common.env_checker", reason=NEEDS)
     checker.check_env(gym.make(env_id).unwrapped, warn=True)
 
 
 def test_maskable_ppo_learns_without_ever_taking_a_hidden_action() -> None:
-    maskable = pytest.importorskip("sb3_contrib")
+    maskable = pytest.importorskip("sb3_contrib", reason=NEEDS)
     env = RecordEpisodeStatistics(gym.make("clinical_envs:ClinicalDx-v0"))
     taken: list[bool] = []
 
@@ -50,7 +52,7 @@ def test_maskable_ppo_learns_without_ever_taking_a_hidden_action() -> None:
 
 @pytest.mark.slow
 def test_subprocesses_that_are_spawned_find_the_environment_by_its_package() -> None:
-    vec_env = pytest.importorskip("stable_baselines3.common.vec_env")
+    vec_env = pytest.importorskip("stable_baselines3.common.vec_env", reason=NEEDS)
     make: Callable[[], gym.Env[Any, Any]] = partial(gym.make, "clinical_envs:ClinicalDx-v0")
     envs = vec_env.SubprocVecEnv([make, make], start_method="spawn")
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("trl")
+pytest.importorskip("trl", reason="pip install 'clinical-envs[train]'")
 
 from training import grpo, medgemma, sft
 from training.config import load_config

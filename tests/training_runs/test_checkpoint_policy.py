@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-pytest.importorskip("trl")
+pytest.importorskip("trl", reason="pip install 'clinical-envs[train]'")
 
 from clinical_envs import load_task
 from clinical_envs.episode import AskTurn, CommitTurn, InvalidTurn

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("matplotlib")
+pytest.importorskip("matplotlib", reason="pip install 'clinical-envs[plots]'")
 
 from training.curves import draw_curves
 

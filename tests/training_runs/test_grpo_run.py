@@ -19,7 +19,7 @@ from tests.training_runs import few_cases
 from training.config import load_config
 from training.runs import as_toml, read_rows
 
-pytest.importorskip("trl")
+pytest.importorskip("trl", reason="pip install 'clinical-envs[train]'")
 # notices of the training stack about its own next versions
 pytestmark = pytest.mark.filterwarnings(
     "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore:.*pin_memory.*:UserWarning"

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-pytest.importorskip("trl")
+pytest.importorskip("trl", reason="pip install 'clinical-envs[train]'")
 
 from safetensors.torch import load_file
 
