@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -166,10 +167,9 @@ def _resume(
     """What a file already holds; an unfinished last line is cut from it."""
     if not path.exists() or path.stat().st_size == 0:
         return []
-    content = path.read_bytes()  # a kill can cut a character in half
-    whole = content[: content.rfind(b"\n") + 1]
-    if whole != content:
-        path.write_bytes(whole)
+    whole = path.read_bytes().rfind(b"\n") + 1
+    if whole < path.stat().st_size:
+        os.truncate(path, whole)
     file = read_episodes(path)
     if file.damaged:
         bad = file.damaged[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -104,8 +104,11 @@ class BatchPolicy(Protocol):
         """How many rollouts it is given at once."""
         ...
 
-    def play(self, rollouts: Sequence[Rollout]) -> list[Episode]:
-        """The finished records, in order, under the policy's name."""
+    def play(self, rollouts: Sequence[Rollout]) -> Iterable[Episode]:
+        """The finished records, in order, under the policy's name.
+
+        One that can fail on the way may give what is finished before it raises.
+        """
         ...
 
 

@@ -151,6 +151,14 @@ def questions(family: str) -> tuple[Question, ...]:
     return tuple(_worded(family, names) for names in _texts().kinds[family].names)
 
 
+def drugs_and_outcomes() -> tuple[str, ...]:
+    """The names that vary between the wordings of a question, each once."""
+    names = [
+        name for kind in _texts().kinds.values() for slots in kind.names for name in slots.values()
+    ]
+    return tuple(dict.fromkeys(names))
+
+
 @cache
 def _texts() -> _Texts:
     source = resources.files("clinical_envs.checkedqa") / "world.yaml"

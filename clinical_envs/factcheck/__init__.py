@@ -9,6 +9,13 @@ Modules, lowest first:
 ``query``           text -> query or error
 ``corpus``          articles and claims, and the files they are read from
 ``search``          the protocol of a search back-end, and the local index
+``claims``          a user's claims with labels; SciFact and HealthFC as published
+``ncbi_error``      what is raised when PubMed cannot answer
+``ncbi_answers``    a reply of esearch -> result or error
+``ncbi_records``    a reply of efetch -> articles
+``ncbi_cache``      replies on disk, and the pace that processes share
+``ncbi_transport``  requests with patience
+``ncbi``            PubMed itself as a search back-end
 ``report``          the report and how it is written
 ``report_parser``   text -> report and its errors
 ``rouge``           ROUGE-L precision
@@ -27,5 +34,6 @@ The worlds ``ClinicalFactCheck-v0`` and ``ClinicalFactCheckLabel-v0`` stand on t
 ``turns``             text -> what a turn does
 ``dialogue``          the encounter in text
 ``training_rewards``  the published reward and metrics of an episode
+``log_rows``          episodes -> rows for ``reward-audit``
 ``examples``          a few claims written by hand
 """

@@ -50,6 +50,7 @@ class Article(_Record):
     abstract: str | tuple[Section, ...] = ""
     mesh: tuple[str, ...] = ()
     year: Year | None = None
+    journal: str = ""
 
     @property
     def text(self) -> str:
@@ -59,7 +60,7 @@ class Article(_Record):
         return "\n".join(f"{part.label}: {part.text}" for part in self.abstract)
 
 
-class Claim(_Record):
+class LabelledClaim(_Record):
     """A statement or question to check; ``pmids`` are the articles that its verdict rests on."""
 
     id: str
@@ -128,7 +129,7 @@ _DECISIONS = {
 }
 
 
-def read_pubmedqa(path: Path) -> tuple[tuple[Article, ...], tuple[Claim, ...]]:
+def read_pubmedqa(path: Path) -> tuple[tuple[Article, ...], tuple[LabelledClaim, ...]]:
     """Read PubMedQA's ``ori_pqal.json``: one article and one claim (its question) an entry.
 
     The set has no titles and its questions are made from them, so titles stay empty. The
@@ -155,7 +156,9 @@ def read_pubmedqa(path: Path) -> tuple[tuple[Article, ...], tuple[Claim, ...]]:
         for pmid, entry in entries.items()
     )
     claims = tuple(
-        Claim(id=pmid, text=entry.QUESTION, verdict=_DECISIONS[entry.final_decision], pmids=(pmid,))
+        LabelledClaim(
+            id=pmid, text=entry.QUESTION, verdict=_DECISIONS[entry.final_decision], pmids=(pmid,)
+        )
         for pmid, entry in entries.items()
     )
     return articles, claims

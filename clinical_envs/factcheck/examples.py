@@ -7,7 +7,7 @@ an outcome, one dose or subgroup against the rest, association against cause, an
 
 from __future__ import annotations
 
-from clinical_envs.factcheck.corpus import Article, Claim, Section
+from clinical_envs.factcheck.corpus import Article, LabelledClaim, Section
 from clinical_envs.factcheck.verdict import Verdict
 
 
@@ -119,43 +119,43 @@ EXAMPLE_ARTICLES = (
 )
 
 EXAMPLE_CLAIMS = (
-    Claim(
+    LabelledClaim(
         id="pelorinib",
         text="Pelorinib reduces attacks of cluster headache.",
         verdict=Verdict.REFUTED,
         pmids=("999000101", "999000102"),
     ),
-    Claim(
+    LabelledClaim(
         id="osvatalin",
         text="Osvatalin prevents hip fracture after menopause.",
         verdict=Verdict.REFUTED,
         pmids=("999000201", "999000202"),
     ),
-    Claim(
+    LabelledClaim(
         id="fentoprazine",
         text="Fentoprazine raises the risk of falls in nursing homes.",
         verdict=Verdict.SUPPORTED,
         pmids=("999000301", "999000302"),
     ),
-    Claim(
+    LabelledClaim(
         id="coffee_leaf",
         text="Coffee-leaf extract prevents gallstones.",
         verdict=Verdict.REFUTED,
         pmids=("999000401", "999000402"),
     ),
-    Claim(
+    LabelledClaim(
         id="trebovastin",
         text="Trebovastin 40 mg prevents recurrent stroke.",
         verdict=Verdict.SUPPORTED,
         pmids=("999000501", "999000502"),
     ),
-    Claim(
+    LabelledClaim(
         id="zendakimab",
         text="Zendakimab shortens attacks of gout.",
         verdict=Verdict.NOT_ENOUGH_INFO,
         pmids=("999000601", "999000602"),
     ),
-    Claim(
+    LabelledClaim(
         id="lumiperidol",
         text="Lumiperidol limits brain damage after head injury in people.",
         verdict=Verdict.NOT_ENOUGH_INFO,

@@ -91,7 +91,7 @@ def alphabet() -> str:
     """Every character beyond ASCII that a study can show."""
     designs = "".join(str(design) for design in DESIGNS.values())
     kinds = "".join(drug.kind for drug in DRUGS)
-    return "".join({*designs, *kinds, *"".join(MARKERS), *"".join(SUBGROUPS)})
+    return "".join(sorted({*designs, *kinds, *"".join(MARKERS), *"".join(SUBGROUPS)}))
 
 
 def pmid(identity: str, body: str, index: int) -> str:

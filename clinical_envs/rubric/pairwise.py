@@ -18,6 +18,7 @@ Dimension = Literal[
 ]
 DIMENSIONS: tuple[Dimension, ...] = get_args(Dimension)
 LOWEST, HIGHEST = 1.0, 7.0
+_ROUNDING = 1e-9
 
 Side = Literal["left", "right"]
 Preference = Literal["left", "right", "tie"]
@@ -71,10 +72,13 @@ def margins(showings: Iterable[Showing], dimension: Dimension) -> dict[str, floa
 
 
 def preference(margin: float | None) -> Preference | None:
-    """Left for a margin above 0, right below, tie at 0, unscored for an unscored margin."""
+    """Left for a margin above 0, right below, tie at 0, unscored for an unscored margin.
+
+    Ratings in tenths cancel to within rounding only, so that a margin below 1e-9 is 0.
+    """
     if margin is None:
         return None
-    if margin == 0:
+    if abs(margin) < _ROUNDING:
         return "tie"
     return "left" if margin > 0 else "right"
 

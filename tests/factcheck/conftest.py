@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from clinical_envs.factcheck.corpus import Article, Claim, Section, read_pubmedqa
+from clinical_envs.factcheck.corpus import Article, LabelledClaim, Section, read_pubmedqa
 
 
 @pytest.fixture(scope="session")
-def pubmedqa() -> tuple[tuple[Article, ...], tuple[Claim, ...]]:
+def pubmedqa() -> tuple[tuple[Article, ...], tuple[LabelledClaim, ...]]:
     default = Path(__file__).parents[2] / "../shared/data"
     path = Path(os.environ.get("CLINICAL_ENVS_DATA", default)) / "pubmedqa" / "ori_pqal.json"
     if not path.is_file():

@@ -9,7 +9,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clinical_envs.errors import InvalidArgument
-from clinical_envs.factcheck.corpus import Article, Claim, Section, read_corpus, read_pubmedqa
+from clinical_envs.factcheck.corpus import (
+    Article,
+    LabelledClaim,
+    Section,
+    read_corpus,
+    read_pubmedqa,
+)
 from clinical_envs.factcheck.verdict import Verdict
 
 _text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -78,7 +84,7 @@ def test_a_pubmedqa_entry_becomes_an_article_and_a_claim(tmp_path: Path) -> None
     corpus, claims = read_pubmedqa(path)
     assert corpus[0].text == "METHODS: We looked.\nRESULTS: It did."
     assert [article.year for article in corpus] == [2011, None]
-    assert claims[1] == Claim(
+    assert claims[1] == LabelledClaim(
         id="7", text="Does it help?", verdict=Verdict.NOT_ENOUGH_INFO, pmids=("7",)
     )
 
@@ -95,7 +101,7 @@ def test_another_layout_than_pubmedqa_is_refused(tmp_path: Path, content: object
 
 
 def test_pubmedqa_has_the_published_size_and_labels(
-    pubmedqa: tuple[tuple[Article, ...], tuple[Claim, ...]],
+    pubmedqa: tuple[tuple[Article, ...], tuple[LabelledClaim, ...]],
 ) -> None:
     corpus, claims = pubmedqa
     assert len(corpus) == 1_000

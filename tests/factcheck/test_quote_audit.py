@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clinical_envs.factcheck.corpus import Article, Claim
+from clinical_envs.factcheck.corpus import Article, LabelledClaim
 from clinical_envs.factcheck.quote_audit import Distortion, audit_quote
 from clinical_envs.factcheck.rewards import MIN_PRECISION
 from clinical_envs.factcheck.rouge import rouge_l_precision, words
@@ -106,7 +106,7 @@ def test_golden_precision_of_distorted_quotes() -> None:
 
 
 def test_random_ordered_selections_of_words_all_pass_the_rule_and_are_all_flagged(
-    pubmedqa: tuple[tuple[Article, ...], tuple[Claim, ...]],
+    pubmedqa: tuple[tuple[Article, ...], tuple[LabelledClaim, ...]],
 ) -> None:
     # Measured for the paper's rule: 300 of 300 selections of 20 words pass.
     generator = np.random.default_rng(7)
@@ -121,7 +121,7 @@ def test_random_ordered_selections_of_words_all_pass_the_rule_and_are_all_flagge
 
 
 def test_a_sentence_of_another_abstract_never_passes_the_rule(
-    pubmedqa: tuple[tuple[Article, ...], tuple[Claim, ...]],
+    pubmedqa: tuple[tuple[Article, ...], tuple[LabelledClaim, ...]],
 ) -> None:
     corpus = pubmedqa[0][:300]
     for article, other in pairwise(corpus):
@@ -130,7 +130,7 @@ def test_a_sentence_of_another_abstract_never_passes_the_rule(
 
 
 def test_whole_sentences_of_real_abstracts_are_not_flagged(
-    pubmedqa: tuple[tuple[Article, ...], tuple[Claim, ...]],
+    pubmedqa: tuple[tuple[Article, ...], tuple[LabelledClaim, ...]],
 ) -> None:
     sentences = [(s, a.text) for a in pubmedqa[0][:300] for s in a.text.split(". ") if words(s)]
     assert len(sentences) > 1_000

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from clinical_envs.errors import InvalidArgument, MissingExtra
-from clinical_envs.factcheck.corpus import Article, Claim
+from clinical_envs.factcheck.corpus import Article, LabelledClaim
 from clinical_envs.factcheck.query import MAX_DEPTH, Match
 from clinical_envs.factcheck.query_error import QueryError, QueryProblem
 from clinical_envs.factcheck.search import LocalSearch, SearchBackend, SearchResult
@@ -166,7 +166,7 @@ def test_an_sqlite_without_fts5_gives_one_line(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_questions_find_their_own_abstract_among_a_thousand(
-    pubmedqa: tuple[tuple[Article, ...], tuple[Claim, ...]],
+    pubmedqa: tuple[tuple[Article, ...], tuple[LabelledClaim, ...]],
 ) -> None:
     corpus, claims = pubmedqa
     local = LocalSearch.build(corpus)
