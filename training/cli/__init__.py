@@ -11,17 +11,19 @@ from typing import Annotated
 
 import typer
 
-from training.cli import schema_command, tasks_command, train_command
+from training.cli import judge_command, schema_command, tasks_command, train_command
 from training.cli.audit_command import audit
 from training.cli.cases_command import cases
 from training.cli.compare_command import compare
 from training.cli.demo_command import demo
 from training.cli.evaluate_command import evaluate
+from training.cli.factcheck_command import factcheck
 from training.cli.gates_command import gates
 from training.cli.oracle_command import oracle
 from training.cli.play_command import play
 from training.cli.reward_audit_command import reward_audit
 from training.cli.selftest_command import selftest
+from training.cli.serve_command import serve
 from training.cli.terminal import Commands
 
 app = typer.Typer(
@@ -66,8 +68,11 @@ app.command(rich_help_panel=_POLICIES)(evaluate)
 app.command(rich_help_panel=_POLICIES)(gates)
 app.command(rich_help_panel=_POLICIES)(audit)
 app.command("reward-audit", rich_help_panel=_POLICIES)(reward_audit)
+app.command(rich_help_panel=_POLICIES)(factcheck)
+app.add_typer(judge_command.app, name="judge", rich_help_panel=_POLICIES)
 app.add_typer(train_command.app, name="train", rich_help_panel=_TRAINING)
 app.command(rich_help_panel=_TRAINING)(compare)
+app.command(rich_help_panel=_TRAINING)(serve)
 app.command(rich_help_panel=_SUITE)(demo)
 app.command(rich_help_panel=_SUITE)(selftest)
 app.add_typer(schema_command.app, name="schema", rich_help_panel=_SUITE)

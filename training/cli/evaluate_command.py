@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from training.cli.arguments import JsonOption, KOption, SetOption, TaskArgument
-from training.cli.rollouts import find_policy, judge, play_set
+from training.cli.rollouts import (
+    JsonSchemaOption,
+    MaxTokensOption,
+    judge,
+    open_policy,
+    play_set,
+)
 from training.cli.terminal import err, make_table, out, print_json, writable
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+    from oracles.policy import BatchPolicy, Policy
 
 _NUMBERS = {
     "value": "value",
@@ -33,8 +43,10 @@ def evaluate(
     policy: Annotated[
         str,
         typer.Option(
-            help="A reference policy by name, your own as module:function, or a local checkpoint "
-            "as hf:FOLDER or hf:FOLDER#ADAPTER_FOLDER."
+            help="A reference policy by name, your own as module:function, a local checkpoint as "
+            "hf:FOLDER or hf:FOLDER#ADAPTER_FOLDER, or a model behind an OpenAI-compatible chat "
+            "endpoint as openai:URL#MODEL (its key, if it needs one, in OPENAI_API_KEY). With a "
+            "method of `factcheck` before it, as fire:openai:URL#MODEL, on a fact-checking world."
         ),
     ],
     set_name: SetOption = "heldout",
@@ -45,6 +57,8 @@ def evaluate(
         Path | None,
         typer.Option("--out", help="Episodes as JSON Lines; an existing file is continued."),
     ] = None,
+    json_schema: JsonSchemaOption = False,
+    max_tokens: MaxTokensOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Play a policy on a named set, k rollouts a case, and measure it.
@@ -56,25 +70,71 @@ def evaluate(
     from oracles.metrics import breakdown
 
     world = make_world(task)
-    player = find_policy(world, policy)
-    if out_file is not None:
-        writable(out_file)
-    try:
-        episodes = play_set(world, player, set_name, k=k, greedy=greedy, seed=seed, out=out_file)
-    except KeyboardInterrupt:
+    with open_policy(world, policy, json_schema=json_schema, max_tokens=max_tokens) as player:
         if out_file is not None:
-            kept = f"{out_file} keeps what was played; run the same command to go on"
-            err.print(f"stopped: {kept}", soft_wrap=True)
-        raise typer.Exit(130) from None
+            writable(out_file)
+        with _kept(out_file):
+            episodes = play_set(
+                world, player, set_name, k=k, greedy=greedy, seed=seed, out=out_file
+            )
+        used = _use_of_endpoint(player)
     measured = breakdown(judge(world, episodes), world)
     if as_json:
-        print_json({"task": world.key, "policy": player.name, "set": set_name} | measured)
+        print_json({"task": world.key, "policy": player.name, "set": set_name} | measured | used)
         return
     out.print(f"{player.name} on {world.key}, {set_name}: {measured['n_cases']} cases, ", end="")
     out.print(f"k = {measured['k']}, {measured['n_episodes']} sampled episodes")
     out.print(_table(measured))
+    if used:
+        out.print(_told(used["endpoint"]))
     if out_file is not None:
         out.print(f"episodes: {out_file}", soft_wrap=True)
+
+
+@contextmanager
+def _kept(out_file: Path | None) -> Iterator[None]:
+    """Say what is kept when playing stops before its end."""
+    from training.endpoint import EndpointError
+
+    try:
+        yield
+    except (KeyboardInterrupt, EndpointError) as error:
+        if out_file is not None and out_file.exists():
+            kept = f"{out_file} keeps what was played; run the same command to go on"
+            err.print(f"stopped: {kept}", soft_wrap=True)
+        if isinstance(error, KeyboardInterrupt):
+            raise typer.Exit(130) from None
+        raise
+
+
+def _use_of_endpoint(player: Policy | BatchPolicy) -> dict[str, Any]:
+    """What this run asked of an endpoint, under `endpoint`; nothing for other policies."""
+    if not player.name.startswith("openai:"):
+        return {}
+    from dataclasses import asdict
+
+    from training.endpoint import Endpoint
+    from training.endpoint_policy import EndpointPolicy
+
+    if not (isinstance(player, EndpointPolicy) and isinstance(player.model, Endpoint)):
+        return {}
+    settings = {
+        "max_tokens": player.max_tokens,
+        "json_schema": player.json_schema,
+        "left_out": sorted(player.model.left_out),
+    }
+    return {"endpoint": asdict(player.model.usage) | settings}
+
+
+def _told(used: dict[str, Any]) -> str:
+    """The use of an endpoint in one line."""
+    schema = "turns held to a JSON schema" if used["json_schema"] else "no JSON schema"
+    left_out = f"; takes no {', '.join(used['left_out'])}" if used["left_out"] else ""
+    return (
+        f"endpoint: {used['requests']} requests in this run, {used['retries']} attempts repeated; "
+        f"{used['prompt_tokens']} prompt and {used['completion_tokens']} completion tokens, at "
+        f"most {used['max_tokens']} a turn; {schema}{left_out}"
+    )
 
 
 def _table(measured: dict[str, Any]) -> Table:

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from training.cli.arguments import JsonOption, KOption, SetOption, TaskArgument
-from training.cli.rollouts import find_policy, judge, play_set
+from training.cli.rollouts import (
+    JsonSchemaOption,
+    MaxTokensOption,
+    judge,
+    open_policy,
+    play_set,
+)
 from training.cli.terminal import make_table, out, print_json
 
 if TYPE_CHECKING:
@@ -24,12 +30,14 @@ def gates(
     policy: Annotated[
         str | None,
         typer.Option(
-            help="The initial policy, by name, module:function or hf:FOLDER[#ADAPTER_FOLDER]; "
-            "opens gate 2."
+            help="The initial policy, by name, module:function, hf:FOLDER[#ADAPTER_FOLDER] or "
+            "openai:URL#MODEL; opens gate 2."
         ),
     ] = None,
     set_name: SetOption = "validation",
     k: KOption = 12,
+    json_schema: JsonSchemaOption = False,
+    max_tokens: MaxTokensOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check gate 1 (adaptive headroom, exact) and, with a policy, gate 2 (latent support).
@@ -40,13 +48,15 @@ def gates(
     from oracles.gates import gate_1, gate_2
 
     world = make_world(task)
-    found = [gate_1(world)]
+    found, name = [gate_1(world)], policy
     if policy is not None:
-        episodes = play_set(world, find_policy(world, policy), set_name, k=k)
+        with open_policy(world, policy, json_schema=json_schema, max_tokens=max_tokens) as player:
+            episodes = play_set(world, player, set_name, k=k)
+            name = player.name
         found.append(gate_2(judge(world, episodes), world))
     passed = all(gate.passed is True for gate in found)
     if as_json:
-        print_json({"task": world.key, "policy": policy, "passed": passed, "gates": to_dict(found)})
+        print_json({"task": world.key, "policy": name, "passed": passed, "gates": to_dict(found)})
     else:
         for gate in found:
             out.print(gate_table(gate))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
@@ -44,6 +44,7 @@ def reward_audit(
         return
     if not files:
         raise typer.BadParameter("give at least one FILE, or --selftest")
+    from oracles.reward_audit.audit import as_json as plain
     from oracles.reward_audit.audit import audit_reward
     from oracles.reward_audit.records import read_log
 
@@ -51,7 +52,7 @@ def reward_audit(
         log = read_log(files)
         findings = audit_reward(log)
     if as_json:
-        print_json(_plain(log, findings))
+        print_json(plain(log, findings))
     else:
         _name_damage(log)
         out.print(_table(findings))
@@ -116,21 +117,3 @@ def _name_damage(log: Log) -> None:
         err.print(f"{damage.source}, line {damage.line}: {damage.reason}", soft_wrap=True)
     if len(log.damaged) > _NAMED:
         err.print(f"and {len(log.damaged) - _NAMED} more damaged lines (--json names all)")
-
-
-def _plain(log: Log, findings: tuple[Finding, ...]) -> dict[str, Any]:
-    return {
-        "rows": {
-            "judgment": len(log.judgments),
-            "check": len(log.checks),
-            "reward": len(log.rewards),
-        },
-        "damaged": [
-            {"source": damage.source, "line": damage.line, "reason": damage.reason}
-            for damage in log.damaged
-        ],
-        "findings": [
-            {name: getattr(finding, name) for name in type(finding).__slots__}
-            for finding in findings
-        ],
-    }

@@ -3,16 +3,107 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from training.cli.terminal import progress
+import typer
+
+from training.cli.terminal import err, progress
 
 if TYPE_CHECKING:
     from clinical_envs.episode import Episode
     from oracles.policy import BatchPolicy, Policy
     from oracles.sample import Sample
     from oracles.world import World
+
+JsonSchemaOption = Annotated[
+    bool,
+    typer.Option(
+        "--json-schema",
+        help="Hold an openai: endpoint to the turns of the protocol; the policy's name says so.",
+    ),
+]
+MaxTokensOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Tokens of a reply of an endpoint, reasoning included. "
+        "1024 by default; 4096 for METHOD:openai:URL#MODEL.",
+    ),
+]
+_TIMEOUT_S = 120.0  # a small server plays the encounters of a batch one after another
+
+
+@contextmanager
+def open_policy(
+    world: World, name: str, *, json_schema: bool = False, max_tokens: int | None = None
+) -> Iterator[Policy | BatchPolicy]:
+    """A policy as `find_policy` knows it, or over an endpoint while it is open.
+
+    `openai:URL#MODEL` plays the protocol of the world; `METHOD:openai:URL#MODEL` is a method of
+    `training.agents` and plays the fact-checking worlds.
+
+    Raises:
+        InvalidArgument: no such policy, or an option that it does not have.
+        EndpointError: the endpoint does not answer, or has no such model.
+        MissingExtra: an endpoint is asked for without httpx.
+    """
+    from clinical_envs.errors import InvalidArgument
+
+    method, _, rest = name.partition(":")
+    if rest.startswith("openai:") and not json_schema:
+        with _open_method(world, method, rest, max_tokens) as player:
+            yield player
+        return
+    if not name.startswith("openai:"):
+        if json_schema or max_tokens is not None:
+            raise InvalidArgument(
+                "--json-schema and --max-tokens are for endpoints; give --policy openai:URL#MODEL"
+            )
+        yield find_policy(world, name)
+        return
+    from oracles.clinical import ClinicalWorld
+    from training.endpoint import Endpoint
+    from training.endpoint_policy import MAX_TOKENS, EndpointPolicy
+
+    if not isinstance(world, ClinicalWorld):
+        raise InvalidArgument(f"{world.name} is no clinical task; endpoints play those only")
+    with progress(f"asking {name}"):
+        endpoint = Endpoint(
+            name, timeout_s=_TIMEOUT_S, say=lambda line: err.print(line, soft_wrap=True)
+        )
+    with endpoint:
+        yield EndpointPolicy(
+            world.task,
+            endpoint,
+            name,
+            max_tokens=max_tokens or MAX_TOKENS,
+            json_schema=json_schema,
+        )
+
+
+@contextmanager
+def _open_method(
+    world: World, method: str, spec: str, max_tokens: int | None
+) -> Iterator[BatchPolicy]:
+    """A fact-checking method over an endpoint, as `METHOD:openai:URL#MODEL`."""
+    from clinical_envs.errors import InvalidArgument
+    from oracles.clinical import ClinicalWorld
+    from training.agents.desk import MAX_TOKENS
+    from training.agents.methods import find_run
+    from training.agents.worlds import MethodPolicy
+    from training.endpoint import Endpoint
+
+    find_run(method)
+    if not isinstance(world, ClinicalWorld):
+        raise InvalidArgument(f"{world.name} is no clinical task; {method} plays those only")
+    with Endpoint(
+        spec, timeout_s=_TIMEOUT_S, say=lambda line: err.print(line, soft_wrap=True)
+    ) as model:
+        name = f"{method}:{spec}"
+        yield MethodPolicy(world.task, method, model, name, max_tokens=max_tokens or MAX_TOKENS)
 
 
 def find_policy(world: World, name: str) -> Policy | BatchPolicy:
