@@ -1,6 +1,7 @@
 """Run the benchmarks, print them as a table, write build/bench.json.
 
-`python -m tests.benchmarks [NAME ...]` runs some of the modules only.
+`python -m tests.benchmarks [NAME ...]` runs some of the modules only, and writes
+build/bench-NAME.json. The module `vllm` needs an environment of its own and runs by name only.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from rich.table import Table
 from tests.benchmarks.record import Figure
 
 MODULES = ("imports", "oracle", "pyagrum_peer", "environments", "auditing", "factcheck", "training")
-OUT = Path("build/bench.json")
 
 
 def main(names: list[str]) -> int:
@@ -25,9 +25,10 @@ def main(names: list[str]) -> int:
     for name in names or MODULES:
         with console.status(f"measuring {name} ..."):
             figures += import_module(f"tests.benchmarks.{name}").figures()
-    OUT.parent.mkdir(exist_ok=True)
+    out = Path("build") / f"{'-'.join(['bench', *names])}.json"
+    out.parent.mkdir(exist_ok=True)
     rows = [asdict(figure) for figure in figures]
-    OUT.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    out.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     table = Table("name", "value", "unit", "bar", "", "detail")
     for figure in figures:
         mark = {True: "met", False: "MISSED", None: ""}[figure.met]
@@ -35,7 +36,7 @@ def main(names: list[str]) -> int:
             figure.name, f"{figure.value:.3f}", figure.unit, figure.bar, mark, figure.detail
         )
     console.print(table)
-    console.print(f"written to {OUT}")
+    console.print(f"written to {out}")
     return 1 if any(figure.met is False for figure in figures) else 0
 
 

@@ -1,0 +1,1 @@
+"""The rollout node without vLLM: a stand-in takes its place."""
