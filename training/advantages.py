@@ -5,6 +5,9 @@
 
 A group holds the rollouts of one case; sd divides by n - 1, as TRL's does. A rollout without a
 reward (NaN) gets advantage 0 and leaves the statistics; equal rewards give advantage 0.
+
+The loss is a mean over tokens, or over the tokens of a turn, then the turns of a rollout, then the
+rollouts (`turn_weights`).
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 Scale = Literal["group", "batch", "none"]
 _EPSILON = 1e-4
+_EQUAL = 1e-9
 
 
 def advantages(rewards: Floats, scale: Scale) -> Floats:
@@ -48,6 +52,33 @@ def turn_advantages(
             [[(value - means[t]) / width for t, value in enumerate(turns)] for turns in to_go]
         )
     return result
+
+
+def turn_weights(turns: Sequence[tuple[int, int]], width: int) -> Floats:
+    """w_t = 1 / (turns * tokens of the turn) for a token of a turn, 0 elsewhere, (width,).
+
+    The weighted sum of a rollout's token losses is the mean over its turns of the means over
+    their tokens (EG-GRPO, arXiv 2608.23811), however long a turn is.
+
+    >>> turn_weights([(0, 2), (3, 4)], 5).tolist()
+    [0.25, 0.25, 0.0, 0.5, 0.0]
+    """
+    weights = np.zeros(width)
+    for start, end in turns:
+        weights[start:end] = 1.0 / (len(turns) * (end - start))
+    return weights
+
+
+def informative(rewards: Floats) -> npt.NDArray[np.bool_]:
+    """Which rollouts, of rewards (groups, rollouts), a group has something to say about.
+
+    Not those without a reward, and none where all known rewards are equal: what is left of their
+    loss is the divergence from the start alone.
+    """
+    known = ~np.isnan(rewards)
+    highest = np.where(known, rewards, -np.inf).max(axis=1, keepdims=True)
+    lowest = np.where(known, rewards, np.inf).min(axis=1, keepdims=True)
+    return np.asarray(known & (highest - lowest > _EQUAL))
 
 
 def same_utility_share(utilities: Floats) -> float:

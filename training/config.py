@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, field
+from dataclasses import asdict, field, fields
 from importlib import resources
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Literal, dataclass_transform
+from typing import Annotated, Any, Literal, dataclass_transform, get_type_hints
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
@@ -28,8 +29,19 @@ _KINDS = ("tasks", "variants", "models")
 Count = Annotated[int, Field(gt=0)]
 Whole = Annotated[int, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
+_SERVICE = re.compile(r"https?://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(:\d{1,5})?/?")
+_ADDED = {
+    ("model", "menu"): False,
+    ("reward", "proxy"): None,
+    ("optim", "mean"): "tokens",
+    ("optim", "kl"): 0.0,
+    ("optim", "clip_low"): 0.2,
+    ("optim", "clip_high"): 0.2,
+}
+"""Fields that came after runs had been named, with their defaults."""
 LINEAR_LAYERS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
@@ -40,10 +52,14 @@ def _section(cls: type) -> type:
 
 @_section
 class Model:
-    """source: `embedded`, a local checkpoint, or a hub id. dtype: of the frozen weights."""
+    """source: `embedded`, a local checkpoint, or a hub id. dtype: of the frozen weights.
+
+    menu: an evidence world is played in the protocol of findings; the world writes the texts.
+    """
 
     source: str = "embedded"
     dtype: Literal["float32", "bfloat16"] = "float32"
+    menu: bool = False
 
 
 @_section
@@ -88,12 +104,14 @@ class Warmup:
 class Reward:
     """What GRPO is paid for. variant decoupled trains in two phases and reads kappa only.
 
-    entropy, regret, decision_change, sufficiency: weights of the credits. per_turn: one advantage
-    a turn instead of one an episode. scale: what advantages are divided by. high_risk_share: of
-    the training groups; None draws cases as they come.
+    proxy: the published reward of an evidence world that variant proxy pays, see
+    `training.proxies`. entropy, regret, decision_change, sufficiency: weights of the credits.
+    per_turn: one advantage a turn instead of one an episode. scale: what advantages are divided
+    by. high_risk_share: of the training groups; None draws cases as they come.
     """
 
-    variant: Literal["outcome", "credit", "decoupled"] = "outcome"
+    variant: Literal["outcome", "credit", "decoupled", "proxy"] = "outcome"
+    proxy: str | None = None
     outcome: Finite = 1.0
     entropy: Finite = 0.0
     regret: Finite = 0.0
@@ -108,13 +126,22 @@ class Reward:
 
 @_section
 class Optim:
-    """steps: policy updates (each of two phases for decoupled). groups: cases a step."""
+    """steps: policy updates (each of two phases for decoupled). groups: cases a step.
+
+    mean: of the loss; over all tokens of a batch, or over the tokens of a turn, the turns of a
+    rollout and the rollouts. kl: weight of the KL divergence from the start. clip_low, clip_high:
+    of the probability ratio, which is 1 as long as every batch is used once.
+    """
 
     steps: Count = 60
     groups: Count = 8
     rollouts: Annotated[int, Field(ge=2)] = 8
     learning_rate: Positive = 1e-5
     warmup_steps: Whole = 5
+    mean: Literal["tokens", "turns"] = "tokens"
+    kl: NonNegative = 0.0
+    clip_low: Positive = 0.2
+    clip_high: Positive = 0.2
     micro_batch: Count = 64
     checkpoint_every: Count = 10
     gradient_checkpointing: bool = False
@@ -137,11 +164,32 @@ class Validation:
 
 
 @_section
+class Vllm:
+    """The rollout server, where engine is vllm.
+
+    url, sidecar_url: `http://HOST:PORT` of the server and of the service that takes uploads. sync:
+    how adapters get there. shared_folder: seen by both nodes under one path; by default the
+    run's own `adapters`. patience_s: how long an outage is waited out. timeout_s: of one request.
+    logprob_tolerance: largest difference to the trainer in nats, by default 0.0001 in float32
+    and 0.5 in bfloat16. Secrets come from the environment.
+    """
+
+    url: str = ""
+    sync: Literal["shared", "upload"] = "shared"
+    shared_folder: str = ""
+    sidecar_url: str = ""
+    patience_s: Positive = 300.0
+    timeout_s: Positive = 120.0
+    logprob_tolerance: Positive | None = None
+
+
+@_section
 class Config:
-    """Everything a run depends on."""
+    """Everything a run depends on. engine: what samples the rollouts of GRPO."""
 
     task: str
     seed: Whole = 0
+    engine: Literal["inprocess", "vllm"] = "inprocess"
     model: Model = field(default_factory=Model)
     lora: Lora = field(default_factory=Lora)
     teacher: Teacher = field(default_factory=Teacher)
@@ -150,6 +198,7 @@ class Config:
     optim: Optim = field(default_factory=Optim)
     limits: Limits = field(default_factory=Limits)
     validation: Validation = field(default_factory=Validation)
+    vllm: Vllm = field(default_factory=Vllm)
 
     def __post_init__(self) -> None:
         for problem in _problems(self):
@@ -157,13 +206,24 @@ class Config:
 
     @property
     def hash(self) -> str:
-        """First 12 hex digits of SHA-256 over every field."""
-        text = json.dumps(asdict(self), sort_keys=True)
+        """First 12 hex digits of SHA-256 over every field but where rollouts are sampled.
+
+        A run may go on with another server, or without one. A field of `_ADDED` counts only
+        where it is set, so that older runs keep their names.
+        """
+        fields = asdict(self)
+        del fields["engine"], fields["vllm"]
+        for (section, name), default in _ADDED.items():
+            if fields[section][name] == default:
+                del fields[section][name]
+        text = json.dumps(fields, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def config_names() -> tuple[str, ...]:
-    """Names of the shipped configurations: TASK-VARIANT-MODEL for every combination of layers.
+    """Names of the shipped configurations: TASK-VARIANT-MODEL.
+
+    A task comes in the `variants` that its layer lists, by default in all that pay no proxy.
 
     >>> "titration-lambda-0.15-embedded" in config_names()
     True
@@ -195,16 +255,32 @@ def config_from(data: Mapping[str, Any]) -> Config:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         message = str(first["msg"]).removeprefix("Value error, ")
-        if where:
+        if first["type"] == "unexpected_keyword_argument":
+            *sections, name = (str(part) for part in first["loc"])
+            message = f"no field {where}; {did_you_mean(name, _fields(sections))}"
+        elif where:
             got = "" if first["type"] == "missing" else f", got {first['input']!r}"
             message = f"{where}: {message}{got}"
         raise InvalidArgument(f"configuration: {message}") from None
 
 
+def _fields(sections: Sequence[str]) -> list[str]:
+    """The names that a section may hold; without one, those of the whole."""
+    kind: Any = Config
+    for section in sections:
+        kind = get_type_hints(kind)[section]
+    return [known.name for known in fields(kind)]
+
+
 def _shipped() -> dict[str, tuple[str, ...]]:
     """The task, variant and model that each name stands for."""
-    parts = [_read(_CONFIGS / f"{kind}.toml") for kind in _KINDS]
-    return {"-".join(layers): layers for layers in product(*parts)}
+    tasks, variants, models = (_read(_CONFIGS / f"{kind}.toml") for kind in _KINDS)
+    clinical = [name for name, layer in variants.items() if "proxy" not in layer.get("reward", {})]
+    return {
+        "-".join(layers): layers
+        for task, layer in tasks.items()
+        for layers in product((task,), layer.get("variants", clinical), models)
+    }
 
 
 def _layers(name: str) -> list[dict[str, Any]]:
@@ -217,6 +293,7 @@ def _layers(name: str) -> list[dict[str, Any]]:
     layers = [
         _read(_CONFIGS / f"{kind}.toml")[layer] for kind, layer in zip(_KINDS, chosen, strict=True)
     ]
+    layers[0].pop("variants", None)
     refined = [layer.pop("with", {}) for layer in layers]
     return layers + [beside.get(other, {}) for beside in refined for other in chosen]
 
@@ -267,8 +344,32 @@ def _problems(config: Config) -> list[str]:
         found.append("reward.variant is credit but every credit weighs 0; set reward.entropy")
     if reward.variant != "credit" and any(credits):
         found.append(f"reward.variant is {reward.variant} but a credit has a weight; say credit")
+    if (reward.variant == "proxy") is (reward.proxy is None):
+        found.append(
+            f"reward.variant is {reward.variant} and reward.proxy is {reward.proxy}; variant proxy "
+            "needs a proxy, and no other has one"
+        )
     if reward.variant == "decoupled" and reward.per_turn:
         found.append("reward.per_turn has no meaning in the decoupled variant; set it to false")
     if warmup.kind == "light" and not config.teacher.hazard:
         found.append("warmup.kind is light but teacher.hazard is empty; give the [teacher] section")
+    return found + _server_problems(config)
+
+
+def _server_problems(config: Config) -> list[str]:
+    vllm = config.vllm
+    if config.engine != "vllm":
+        return ["vllm.url is given but engine is inprocess; set engine=vllm"] if vllm.url else []
+    found = [
+        f"vllm.{name} must be http://HOST:PORT and nothing else; secrets come from the environment"
+        for name, url in (("url", vllm.url), ("sidecar_url", vllm.sidecar_url))
+        if not _SERVICE.fullmatch(url) and (url or name == "url")
+    ]
+    if vllm.sync == "upload" and not vllm.sidecar_url:
+        found.append("vllm.sync is upload; give vllm.sidecar_url, http://HOST:PORT of the sidecar")
+    if vllm.sync == "shared" and vllm.sidecar_url:
+        found.append("vllm.sidecar_url is given but vllm.sync is shared; set vllm.sync=upload")
+    unservable = sorted(set(config.lora.targets) - set(LINEAR_LAYERS))
+    if unservable:
+        found.append(f"lora.targets has {unservable[0]}, which vLLM serves no adapter of")
     return found

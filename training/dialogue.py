@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 from typing import Protocol
 
+from clinical_envs.adapters.dialogues import dialogue_for
 from clinical_envs.belief import InfoState
 from clinical_envs.case import Case
 from clinical_envs.episode import Episode
-from clinical_envs.protocol import Dialogue, parse_action, prompt, reply
+from clinical_envs.protocol import parse_action, prompt, reply
 from clinical_envs.simulator import Action, Ask, Commit, Encounter, Invalid
 from clinical_envs.task import Task
 from training.embedded import MODES
@@ -38,11 +39,11 @@ class Speaker(Protocol):
 
 
 class EpisodeSpeaker:
-    """One whole encounter: asks and the commit."""
+    """One whole encounter, asks and the commit, in the words of the task's own dialogue."""
 
     def __init__(self, task: Task, case: Case) -> None:
         self.task, self.case = task, case
-        self._dialogue = Dialogue(Encounter(task, case))
+        self._dialogue = dialogue_for(task)(Encounter(task, case))
 
     @property
     def opening(self) -> str:
@@ -82,6 +83,28 @@ class EpisodeSpeaker:
         return self._dialogue.encounter.episode(
             policy=policy, rollout=rollout, greedy=greedy, raw=raw
         )
+
+
+class MenuSpeaker(EpisodeSpeaker):
+    """An encounter of a world with words of its own, spoken in the protocol of findings.
+
+    The policy picks findings and decisions from the menu. The world writes their texts, which are
+    what is recorded, so that an episode is read and paid like one in the policy's own words.
+    """
+
+    @property
+    def opening(self) -> str:
+        """The prompt of the protocol."""
+        return prompt(self.task, self.case.start(self.task))
+
+    def answer(self, text: str, *, complete: bool = True) -> str | None:
+        """The reply of the protocol to one turn."""
+        action = parse_action(self.task, text) if complete else Invalid("too_long")
+        transition = self._dialogue.play(action)
+        if transition.terminated or isinstance(action, Commit):
+            return None
+        left = self._dialogue.encounter.info.turns_left
+        return reply(self.task, action, transition.answer, left)
 
 
 class ExploreSpeaker:

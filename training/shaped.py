@@ -72,6 +72,8 @@ def reward_words(config: Config) -> str:
     text: str = reward.variant
     if reward.variant == "decoupled":
         text += f", kappa {reward.kappa:g}"
+    elif reward.proxy is not None:
+        text += f" {reward.proxy}"
     elif reward.variant == "credit":
         text += ", " + ", ".join(f"{name} {weight:g}" for name, weight in weights.items() if weight)
     text += f", {reward.scale} scaling"
@@ -79,6 +81,8 @@ def reward_words(config: Config) -> str:
     text += ", negative entropy drops clipped" if reward.clip_entropy else ""
     if reward.high_risk_share is not None:
         text += f", {100 * reward.high_risk_share:g} % of the groups high-risk"
+    text += ", loss by turn" if config.optim.mean == "turns" else ""
+    text += f", KL {config.optim.kl:g}" if config.optim.kl else ""
     return text
 
 
@@ -90,7 +94,7 @@ def _shaped_credit(config: Config) -> float | None:
     """
     reward = config.reward
     unsolved = reward.decision_change or reward.sufficiency or reward.clip_entropy
-    if reward.variant == "decoupled" or unsolved:
+    if reward.variant in ("decoupled", "proxy") or unsolved:
         return None
     scale = reward.outcome + reward.regret
     if scale <= 0.0:

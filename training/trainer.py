@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from accelerate.utils import gather_object
 from trl import GRPOTrainer
 
-from training.advantages import turn_advantages
+from training.advantages import informative, turn_advantages, turn_weights
 from training.rollouts import Rollouts, Scored, summary
 
 
@@ -36,6 +37,10 @@ class CreditTrainer(GRPOTrainer):  # type: ignore[misc]
         if self.rollouts.config.reward.per_turn:
             output["advantages"] = self._spread_over_turns(scored, output["completion_ids"])
         logged = summary(scored, self.num_generations) | self._from_start(scored, output)
+        if self.rollouts.config.optim.mean == "turns":
+            output["tool_mask"] = self._turn_weights(scored, output["tool_mask"])
+        if self.rollouts.config.optim.kl:
+            output["tool_mask"] = self._without_silent(scored, output["tool_mask"])
         for name, value in logged.items():
             mean = self.accelerator.gather(
                 torch.tensor([value], device=self.accelerator.device, dtype=torch.float32)
@@ -58,6 +63,20 @@ class CreditTrainer(GRPOTrainer):  # type: ignore[misc]
                 result[row, start:end] = value
         return result
 
+    def _turn_weights(self, scored: list[Scored], mask: torch.Tensor) -> torch.Tensor:
+        """Weights (B, T) in the place of the 0/1 mask of policy tokens; each rollout's sum to 1.
+
+        The trainer's loss of type grpo divides by that sum, so that it is the mean over turns.
+        """
+        rows = [turn_weights(rollout.record.turns, mask.size(1)) for rollout in scored]
+        return torch.tensor(np.array(rows), dtype=torch.float32, device=mask.device)
+
+    def _without_silent(self, scored: list[Scored], mask: torch.Tensor) -> torch.Tensor:
+        """Leaves out rollouts without an advantage, which the KL term alone would move."""
+        rewards = np.array([rollout.reward for rollout in scored]).reshape(-1, self.num_generations)
+        heard = torch.from_numpy(informative(rewards).ravel()).to(mask.device)
+        return mask * heard.unsqueeze(1)
+
     def _from_start(self, scored: list[Scored], output: dict[str, Any]) -> dict[str, float]:
         """KL per turn from the start (the adapter switched off), and the policy's entropy.
 
@@ -67,10 +86,13 @@ class CreditTrainer(GRPOTrainer):  # type: ignore[misc]
         mask = torch.cat([output["prompt_mask"], output["completion_mask"]], dim=1)
         width = output["completion_ids"].size(1)
         model = self.accelerator.unwrap_model(self.model)
-        with torch.no_grad(), model.disable_adapter():
-            start = self._get_per_token_logps_and_entropies(
-                model, ids, mask, width, batch_size=self.args.per_device_train_batch_size
-            )[0]
+        start = output.get("ref_per_token_logps")  # there with a KL term
+        if start is None:
+            with torch.no_grad(), model.disable_adapter():
+                start = self._get_per_token_logps_and_entropies(
+                    model, ids, mask, width, batch_size=self.args.per_device_train_batch_size
+                )[0]
+        self.start_logprobs = start
         sampled = output["completion_mask"] * output["tool_mask"]
         policy = torch.zeros_like(start)
         for row, rollout in enumerate(scored):

@@ -38,15 +38,19 @@ def test_every_shipped_configuration_loads_and_names_its_task(name: str) -> None
     assert load_task(config.task).name == config.task
 
 
-def test_the_names_are_all_combinations_of_layers() -> None:
+def test_the_names_are_the_combinations_of_layers() -> None:
+    """A task lists its variants, or has all that pay no proxy."""
+    variants = layers("variants")
+    without_proxy = [name for name, layer in variants.items() if "proxy" not in str(layer)]
     combinations = {
         f"{task}-{variant}-{model}"
-        for task in layers("tasks")
-        for variant in layers("variants")
+        for task, layer in layers("tasks").items()
+        for variant in layer.get("variants", without_proxy)
         for model in layers("models")
     }
     assert set(config_names()) == combinations
-    assert len(config_names()) == len(combinations) == 84
+    clinical = [name for name in combinations if name.partition("-")[0] in TASKS]
+    assert (len(combinations), len(clinical)) == (116, 84)
 
 
 def test_a_refinement_names_a_layer_that_exists() -> None:
@@ -55,7 +59,7 @@ def test_a_refinement_names_a_layer_that_exists() -> None:
         other
         for kind in ("tasks", "variants", "models")
         for layer in layers(kind).values()
-        for other in layer.get("with", {})
+        for other in (*layer.get("with", {}), *layer.get("variants", ()))
     }
     assert named
     assert named <= known
@@ -127,6 +131,7 @@ def test_the_two_models_have_the_published_and_the_measured_numbers() -> None:
     small = load_config("diagnostics-outcome-embedded")
     assert (small.optim.learning_rate, small.limits.turn_tokens) == (4e-4, 12)
     assert (small.limits.context_tokens, small.model.dtype) == (512, "float32")
+    assert load_config("diagnostics-decoupled-embedded").optim.learning_rate == 2e-4
     large = load_config("diagnostics-outcome-medgemma-4b")
     assert large.model.source == "google/medgemma-4b-it"
     assert large.model.dtype == "bfloat16"
@@ -137,6 +142,15 @@ def test_the_two_models_have_the_published_and_the_measured_numbers() -> None:
     assert optim.gradient_checkpointing
     assert optim.micro_batch < optim.groups * optim.rollouts
     assert (large.limits.turn_tokens, large.limits.context_tokens) == (96, 2048)
+
+
+@pytest.mark.parametrize(
+    ("override", "meant"),
+    [("optim.step=3", "steps"), ("optimm.steps=3", "optim"), ("vllm.ur=x", "url")],
+)
+def test_an_unknown_field_is_refused_with_the_nearest_one(override: str, meant: str) -> None:
+    with pytest.raises(InvalidArgument, match=f"no field .*did you mean '{meant}'"):
+        load_config("diagnostics-outcome-embedded", [override])
 
 
 def test_an_unknown_name_is_refused_with_the_nearest_one() -> None:

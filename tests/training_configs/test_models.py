@@ -189,6 +189,22 @@ def test_an_error_of_the_disk_is_told_as_it_is(monkeypatch: pytest.MonkeyPatch) 
     assert "gated" not in message
 
 
+@pytest.mark.parametrize(("groups", "processes"), [(8, 7), (8, 6), (4, 3), (1, 16)])
+def test_a_batch_that_the_processes_cannot_share_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, groups: int, processes: int
+) -> None:
+    grpo = pytest.importorskip("training.grpo", reason=NEEDS)
+    monkeypatch.setenv("WORLD_SIZE", str(processes))
+    config = load_config("diagnostics-outcome-medgemma-4b", [f"optim.groups={groups}"])
+    with pytest.raises(InvalidArgument, match=f"{8 * groups} and cannot be divided"):
+        grpo._arguments(config, tmp_path)
+
+
+def test_a_folder_that_does_not_exist_is_not_looked_for_on_the_hub(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument, match="lost does not exist; give a checkpoint folder"):
+        load_policy(tmp_path / "lost")
+
+
 def test_a_folder_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="give a checkpoint folder or a hub id"):
         load_policy(tmp_path)
