@@ -5,24 +5,35 @@ from __future__ import annotations
 import gc
 import shutil
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from clinical_envs.episode import Episode
 from oracles.audits import Audit, PolicyAudit, audit
 from oracles.clinical import ClinicalWorld
 from oracles.metrics import K, measure
-from oracles.report import render_report
+from oracles.report import Figure, render_report
+from training.adapter_sync import AdapterSync
 from training.checkpoint_policy import PlaySettings, load_checkpoint_policy
-from training.curves import draw_curves
+from training.curves import Course, draw_curves
 from training.model_card import grpo_card
-from training.runs import Run, best_row, policy_name, wait_for_all
+from training.proxy_audit import audit_proxy, told
+from training.runs import Run, best_row, eligibility, policy_name, wait_for_all
+from training.served_run import meet_again, served_policy
 from training.validation import CURVES, play
 
-_CURVES_FILE = "curves.svg"
 
+def conclude(
+    run: Run,
+    world: ClinicalWorld,
+    start: str,
+    settings: PlaySettings,
+    sync: AdapterSync | None = None,
+) -> None:
+    """Evaluate on `test` with the terminal verifier, audit against the start, write it all down.
 
-def conclude(run: Run, world: ClinicalWorld, start: str, settings: PlaySettings) -> None:
-    """Evaluate on `test` with the terminal verifier, audit against the start, write it all down."""
+    sync: a rollout server, which then does the sampling.
+    """
     wait_for_all()
     rows = run.rows("validation")
     best, last = best_row(rows), rows[-1]
@@ -36,17 +47,23 @@ def conclude(run: Run, world: ClinicalWorld, start: str, settings: PlaySettings)
         if row is not None
     }
     run.note(status="evaluating", best=chosen.get("best"), last=chosen["last"])
-    specs = {"start": f"hf:{start}"}
+    adapters: dict[str, Path | None] = {"start": None}
     for role, found in chosen.items():
         source = run.policy(found["update"])
-        specs[found["policy"]] = f"hf:{start}#{source}"
+        adapters[found["policy"]] = source
         if run.writes:
             shutil.copytree(source, run.folder / role, dirs_exist_ok=True)
     gc.collect()  # the trainer's model, before another one is loaded
+    if sync is not None:
+        meet_again(run, sync, start)
     episodes = {}
-    for name, spec in specs.items():
+    for name, adapter in adapters.items():
         run.say(f"{name} plays test: {K} rollouts a case and a greedy one")
-        policy = load_checkpoint_policy(world.task, spec, name=name, settings=settings)
+        if sync is None:
+            spec = f"hf:{start}" if adapter is None else f"hf:{start}#{adapter}"
+            policy = load_checkpoint_policy(world.task, spec, name=name, settings=settings)
+        else:
+            policy = served_policy(world.task, sync, start, adapter, name=name, settings=settings)
         episodes[name] = play(run, world, policy, "test", f"test-{name}", k=K, greedy=True)
     if run.writes:
         _write_down(run, world, episodes)
@@ -58,12 +75,12 @@ def _write_down(run: Run, world: ClinicalWorld, episodes: dict[str, list[Episode
         episodes["start"],
         tasks=[world],
     )
-    curves = draw_curves(run.rows("validation"), run.rows("metrics"))
-    (run.folder / _CURVES_FILE).write_text(curves, encoding="utf-8")
     run.note(test={policy.policy: _found(policy) for policy in audited.policies})
+    notes, figures = _proxy_audit(run, world)
     run.clock()
     run.note(status="finished")
-    (run.folder / "report.html").write_text(_report(run, world, audited), encoding="utf-8")
+    page = _report(run, world, audited, notes, figures)
+    (run.folder / "report.html").write_text(page, encoding="utf-8")
     card = grpo_card(run.data, run.config)
     (run.folder / "README.md").write_text(card, encoding="utf-8")
     for role in ("best", "last"):
@@ -72,8 +89,27 @@ def _write_down(run: Run, world: ClinicalWorld, episodes: dict[str, list[Episode
     run.say(f"report: {run.folder / 'report.html'}")
 
 
-def _report(run: Run, world: ClinicalWorld, audited: Audit) -> str:
+def _proxy_audit(run: Run, world: ClinicalWorld) -> tuple[list[str], tuple[Figure, ...]]:
+    """Where the training reward was a proxy: what it paid for, in words and drawn."""
+    proxy = run.config.reward.proxy
+    if proxy is None:
+        return [], ()
+    findings, figure = audit_proxy(run, world.task, proxy)
+    run.note(reward_audit={f"{one.rule} / {one.subject}": one.verdict.value for one in findings})
+    return told(findings, proxy), (figure,)
+
+
+def _report(
+    run: Run,
+    world: ClinicalWorld,
+    audited: Audit,
+    proxy_notes: list[str],
+    proxy_figures: tuple[Figure, ...],
+) -> str:
     data, config = run.data, run.config
+    course = Course(
+        name=config.reward.variant, validation=run.rows("validation"), metrics=run.rows("metrics")
+    )
     title = f"GRPO {config.reward.variant} on {world.name}"
     return render_report(
         audited,
@@ -84,20 +120,10 @@ def _report(run: Run, world: ClinicalWorld, audited: Audit) -> str:
             f"{config.optim.steps} updates of {config.optim.groups} cases x "
             f"{config.optim.rollouts} rollouts, seed {config.seed}. One seed makes no claim about "
             "a method.",
-            f"The baseline is the start. {_which(data)} The training curves are in {_CURVES_FILE} "
-            "beside this page.",
+            f"The baseline is the start. {_which(data)}",
+            *proxy_notes,
         ],
-    )
-
-
-def eligibility(data: dict[str, Any]) -> str:
-    """What the gates allow to be said, in one sentence or two."""
-    if data["eligible"]:
-        return "Both gates passed before the first step."
-    failed = [gate["name"] for gate in data["gates"] if gate["passed"] is not True]
-    return (
-        f"NOT ELIGIBLE: {' and '.join(failed)} did not pass before the first step. What follows "
-        "is a record of what happened; no claim is made from it."
+        figures=(*proxy_figures, *draw_curves([course])),
     )
 
 

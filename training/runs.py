@@ -4,10 +4,12 @@
     run.json                 status, gates, eligibility, reward, best and last checkpoint, versions
     metrics.jsonl            one row a logged step
     validation.jsonl         one row an evaluation on the validation set, step 0 is the start
+    rollouts.jsonl           with a rollout server: one row a rollout, and the policy that played it
     episodes/*.jsonl         the episodes of every evaluation
     policies/update-N/       the adapter of every evaluated update; best/ and last/ at the end
     checkpoints/             the trainer's own, for resuming
-    tensorboard/, report.html, curves.svg, README.md (the model card)
+    tensorboard/, report.html, README.md (the model card)
+    .lock                    held by the process that writes
 
 A killed run goes on from its last checkpoint; rows and files that lie beyond it are dropped first,
 so that nothing stands twice.
@@ -15,6 +17,8 @@ so that nothing stands twice.
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import json
 import math
 import os
@@ -34,15 +38,20 @@ from clinical_envs.errors import InvalidArgument
 from training.config import Config
 
 Kind = Literal["sft", "grpo"]
+Log = Literal["metrics", "validation", "rollouts"]
 _LIBRARIES = ("clinical-envs", "numpy", "torch", "transformers", "trl", "peft", "accelerate")
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run that is being made. Only the first process writes; the others keep quiet."""
+    """A run that is being made. Only the first process writes; the others keep quiet.
+
+    lock: on the folder, held as long as the run is.
+    """
 
     folder: Path
     config: Config
+    lock: object = None
     _begun: float = field(default_factory=time.monotonic)
 
     @property
@@ -84,22 +93,30 @@ class Run:
         if self.writes:
             typer.echo(line, err=True)
 
-    def append(self, name: Literal["metrics", "validation"], row: dict[str, Any]) -> None:
+    def append(self, name: Log, row: dict[str, Any]) -> None:
         """Add a row to a JSON Lines file; NaN is written as null."""
         if self.writes:
             with (self.folder / f"{name}.jsonl").open("a", encoding="utf-8") as lines:
                 lines.write(json.dumps(_no_nan(row), allow_nan=False) + "\n")
 
-    def rows(self, name: Literal["metrics", "validation"]) -> list[dict[str, Any]]:
+    def rows(self, name: Log) -> list[dict[str, Any]]:
         """The rows of a JSON Lines file; a last line that a kill left unfinished is no row."""
         return read_rows(self.folder / f"{name}.jsonl")
 
-    def rewind(self, update: int) -> None:
-        """Drop rows and files of later updates than the checkpoint that training goes on from."""
+    def rewind(self, update: int, step: int) -> None:
+        """Drop rows and files from after the checkpoint that training goes on from.
+
+        update: the last whole one. step: of the optimiser, which the rows of some logs count.
+        """
         if not self.writes:
             return
-        for name in ("metrics", "validation"):
-            kept = [row for row in self.rows(name) if row["update"] <= update]
+        logs: tuple[Log, ...] = ("metrics", "validation", "rollouts")
+        for name in (log for log in logs if (self.folder / f"{log}.jsonl").exists()):
+            kept = [
+                row
+                for row in self.rows(name)
+                if (row["step"] <= step if "step" in row else row["update"] <= update)
+            ]
             text = "".join(json.dumps(row) + "\n" for row in kept)
             (self.folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
         for path in self.folder.glob("*/*update-*"):
@@ -114,10 +131,13 @@ def open_run(folder: Path, config: Config, *, kind: Kind, task: str, start: str)
     """Begin a run, or take it up again where it stopped.
 
     Raises:
-        InvalidArgument: the folder holds another run, or cannot be made.
+        InvalidArgument: the folder holds another run, is written by another process, or cannot
+            be made.
     """
-    run = Run(folder, config)
+    run = Run(folder, config, _claimed(folder) if process()[0] == 0 else None)
     known = {"kind": kind, "task": task, "config_hash": config.hash, "start": start}
+    if run.writes:
+        known["start_digest"] = _digest(Path(start))
     if run.writes and (folder / "run.json").exists():
         _take_up(run, known)
     elif run.writes:
@@ -126,11 +146,42 @@ def open_run(folder: Path, config: Config, *, kind: Kind, task: str, start: str)
     return run
 
 
-def _begin(run: Run, known: dict[str, str]) -> None:
+def _claimed(folder: Path) -> object:
+    """The folder for this process alone: a second one would write every row twice."""
+    from filelock import FileLock, Timeout
+
     try:
-        run.folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InvalidArgument(f"cannot make {run.folder}: {error.strerror}") from None
+        raise InvalidArgument(f"cannot make {folder}: {error.strerror}") from None
+    lock = FileLock(folder / ".lock", is_singleton=True)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        raise InvalidArgument(
+            f"{folder} is being written by another process; wait for it or stop it, or choose "
+            "another folder"
+        ) from None
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
+            raise InvalidArgument(f"cannot lock {folder}: {error.strerror}") from None
+        warnings.warn(
+            f"{folder} is on a file system without locks: one run at a time", stacklevel=3
+        )
+    return lock
+
+
+def _digest(start: Path) -> str:
+    """SHA-256 of the weights and configuration in a folder; empty for what is no folder."""
+    files = [start / "config.json", *sorted(start.glob("*.safetensors"))]
+    found = hashlib.sha256()
+    for file in (file for file in files if file.is_file()):
+        with file.open("rb") as content:
+            found.update(hashlib.file_digest(content, "sha256").digest())
+    return found.hexdigest() if start.is_dir() else ""
+
+
+def _begin(run: Run, known: dict[str, str]) -> None:
     text = f"# configuration {run.config.hash}\n{as_toml(run.config)}"
     (run.folder / "config.toml").write_text(text, encoding="utf-8")
     facts = {"schema": 1, "status": "training", "eligible": None, "seed": run.config.seed}
@@ -152,7 +203,12 @@ def wait_for_all() -> None:
 def _take_up(run: Run, known: dict[str, str]) -> None:
     data = run.data
     for name, value in known.items():
-        if data.get(name) != value:
+        if name == "start_digest" and data.get(name, value) != value:
+            raise InvalidArgument(
+                f"{run.folder} began from other weights than {data['start']} holds now; choose "
+                "another folder, or bring the old start back"
+            )
+        if name != "start_digest" and data.get(name) != value:
             raise InvalidArgument(
                 f"{run.folder} holds a run with {name} {data.get(name)}, not {value}; choose "
                 "another folder"
@@ -182,6 +238,22 @@ def read_rows(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in whole.splitlines()]
 
 
+def is_whole(checkpoint: Path) -> bool:
+    """Whether a trainer's checkpoint was written to its end: its state comes last."""
+    try:
+        json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def last_checkpoint(folder: Path) -> str | None:
+    """The newest of a trainer's checkpoints that a kill did not leave unfinished."""
+    whole = [path for path in folder.glob("checkpoint-*") if is_whole(path)]
+    newest = max(whole, key=lambda path: int(path.name.removeprefix("checkpoint-")), default=None)
+    return None if newest is None else str(newest)
+
+
 def policy_name(update: int) -> str:
     """What the policy after an update is called, in records and in folders."""
     return f"update-{update:06d}"
@@ -194,6 +266,17 @@ def best_row(rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     """
     fit = [row for row in rows if row["update"] and row["flags"]["high_risk_regression"] != "FLAG"]
     return max(fit, key=lambda row: float(row["value"]["value"]), default=None)
+
+
+def eligibility(data: dict[str, Any]) -> str:
+    """What the gates allow to be said, in one sentence or two."""
+    if data["eligible"]:
+        return "Both gates passed before the first step."
+    failed = [gate["name"] for gate in data["gates"] if gate["passed"] is not True]
+    return (
+        f"NOT ELIGIBLE: {' and '.join(failed)} did not pass before the first step. What follows "
+        "is a record of what happened; no claim is made from it."
+    )
 
 
 def as_toml(config: Config) -> str:

@@ -17,6 +17,7 @@ from oracles.assessment import EPS
 from oracles.audits import Audit
 from oracles.flags import MIN_CASES
 from oracles.report.content import Exact, arrange
+from oracles.report.drawing import Figure
 from oracles.report.encounters import choose_encounters
 from oracles.report.marks import minus, percent, plain, range_mark, shown, signed
 from oracles.report.plots import draw_plots, missing_plots
@@ -29,6 +30,7 @@ def render_report(
     title: str = "Guarded report",
     exact: Exact | None = None,
     notes: Sequence[str] = (),
+    figures: Sequence[Figure] = (),
 ) -> str:
     """One HTML page about every policy of an audit; the same audit gives the same bytes.
 
@@ -39,6 +41,7 @@ def render_report(
         title: heading of the page.
         exact: exact values to print beside it, task key -> policy name -> values.
         notes: paragraphs under the heading, as plain text.
+        figures: drawings of the caller's own, after the verdicts.
     """
     encounters = choose_encounters(audit)
     parts = arrange(audit, exact or {}, encounters)
@@ -52,6 +55,7 @@ def render_report(
             audit=audit,
             title=title,
             notes=notes,
+            figures=figures,
             parts=parts,
             plots={} if missing else {part.anchor: draw_plots(part) for part in parts},
             missing=missing,

@@ -1,12 +1,7 @@
-"""The page's plots: matplotlib drawings as inline SVG that follow the page's colours and bytes."""
+"""The plots of a task: what each policy's questions bought, and what it decided."""
 
 from __future__ import annotations
 
-import io
-import re
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
@@ -16,16 +11,13 @@ from markupsafe import Markup
 from clinical_envs.errors import MissingExtra, require
 from oracles.flags import MIN_CASES
 from oracles.report.content import Entry, SplitPart, TaskPart
+from oracles.report.drawing import ACCENT, INK, MUTED, RULE, page_style, page_svg
 from oracles.report.marks import shown, signed
 from oracles.tree_drawing import acuity_colours
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
-# Colours that stand for the page's own; see _follow_page.
-_INK, _MUTED, _RULE, _ACCENT = "#010203", "#040506", "#070809", "#0a0b0c"
-_VARIABLES = {_INK: "ink", _MUTED: "muted", _RULE: "rule", _ACCENT: "accent"}
 _NO_DECISION = "#9aa3ad"
 _LONGEST_NAME = 26
 
@@ -49,38 +41,11 @@ def missing_plots() -> str | None:
 
 def draw_plots(part: TaskPart) -> Plots:
     """The plots of the split that verdicts are read from."""
-    with _style(part.anchor):
+    with page_style(part.anchor):
         return Plots(
             value_against_asks=_value_against_asks(part),
             decisions_by_group=_decisions_by_group(part, part.splits[0]),
         )
-
-
-@contextmanager
-def _style(salt: str) -> Iterator[None]:
-    import matplotlib
-
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()
-        matplotlib.rcParams.update(
-            {
-                "svg.hashsalt": salt,
-                "svg.fonttype": "none",
-                "text.parse_math": False,
-                "axes.unicode_minus": True,
-                "font.size": 10,
-                "axes.edgecolor": _RULE,
-                "axes.labelcolor": _MUTED,
-                "axes.spines.top": False,
-                "axes.spines.right": False,
-                "xtick.color": _MUTED,
-                "ytick.color": _MUTED,
-                "text.color": _INK,
-                "axes.facecolor": "none",
-                "figure.facecolor": "none",
-            }
-        )
-        yield
 
 
 def _value_against_asks(part: TaskPart) -> Markup | None:
@@ -93,11 +58,11 @@ def _value_against_asks(part: TaskPart) -> Markup | None:
     axes = figure.add_axes((0.065, 0.11, 0.8, 0.86))
     axes.set_xlabel("mean asks")
     axes.set_ylabel("value")
-    axes.grid(color=_RULE, linewidth=0.6)
+    axes.grid(color=RULE, linewidth=0.6)
     axes.margins(x=0.12, y=0.1)
     references = zip(("oracle V*", "best constant"), ("bottom", "top"), part.ticks, strict=False)
     for name, side, level in references:
-        axes.axhline(level, color=_ACCENT, linewidth=0.9, linestyle=(0, (4, 3)), zorder=1)
+        axes.axhline(level, color=ACCENT, linewidth=0.9, linestyle=(0, (4, 3)), zorder=1)
         axes.annotate(
             f"{name} {signed(level)}",
             (1.0, level),
@@ -106,14 +71,14 @@ def _value_against_asks(part: TaskPart) -> Markup | None:
             textcoords="offset points",
             va=side,
             size=8.5,
-            color=_ACCENT,
+            color=ACCENT,
         )
     points = [_point(axes, entry) for entry in entries]
     star = _oracle_point(entries[0])
     if star is not None:
-        axes.plot(*star, marker="*", markersize=15, color=_ACCENT, zorder=2, linestyle="none")
+        axes.plot(*star, marker="*", markersize=15, color=ACCENT, zorder=2, linestyle="none")
     _name_points(axes, points)
-    return _follow_page(
+    return page_svg(
         figure,
         "Value against mean asks of each policy with 95 % intervals; the star is the oracle on the "
         "same cases",
@@ -134,8 +99,8 @@ def _point(axes: Axes, entry: Entry) -> tuple[float, float, str]:
         yerr=spans[1],
         fmt="o",
         markersize=5.5,
-        color=_INK,
-        ecolor=_MUTED,
+        color=INK,
+        ecolor=MUTED,
         elinewidth=0.9,
         zorder=3,
     )
@@ -170,9 +135,7 @@ def _name_points(axes: Axes, points: list[tuple[float, float, str]]) -> None:
             xytext=(left - x, base - y),
             textcoords="offset points",
             size=9,
-            arrowprops={"arrowstyle": "-", "color": _MUTED, "linewidth": 0.5}
-            if reach > 9
-            else None,
+            arrowprops={"arrowstyle": "-", "color": MUTED, "linewidth": 0.5} if reach > 9 else None,
         )
 
 
@@ -196,7 +159,7 @@ def _decisions_by_group(part: TaskPart, split: SplitPart) -> Markup | None:
     names = [*part.world.decisions, "no_decision"]
     colours = [*acuity_colours(len(part.world.decisions)), _NO_DECISION]
     for axes, group in zip(panels, groups, strict=True):
-        axes.set_title(group, size=10, loc="left", color=_INK)
+        axes.set_title(group, size=10, loc="left", color=INK)
         axes.set_xlim(0.0, 1.0)
         axes.set_xticks([0.0, 0.5, 1.0], ["0", "50", "100 %"], size=8.5)
         axes.tick_params(length=0)
@@ -210,34 +173,9 @@ def _decisions_by_group(part: TaskPart, split: SplitPart) -> Markup | None:
     panels[0].set_yticks(range(len(entries)), labels, size=9)
     panels[0].invert_yaxis()
     for label in panels[0].get_yticklabels():
-        label.set_color(_INK)
-    return _follow_page(figure, "Share of each decision by policy, one panel a risk group")
+        label.set_color(INK)
+    return page_svg(figure, "Share of each decision by policy, one panel a risk group")
 
 
 def _cases(entry: Entry, group: str) -> int:
     return int(entry.overall["groups"][group]["n_cases"])
-
-
-def _follow_page(figure: Figure, label: str) -> Markup:
-    """The drawing as SVG for a page: its colours are the page's, its ids only those in use."""
-    buffer = io.StringIO()
-    with warnings.catch_warnings():
-        # The browser draws the text, so that a glyph that is not in matplotlib's font is no loss.
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        figure.savefig(buffer, format="svg", metadata={"Date": None})
-    svg = buffer.getvalue()
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
-    svg = re.sub(r"\sxmlns(:\w+)?=\"[^\"]*\"", "", svg)
-    used = set(re.findall(r"#([A-Za-z][\w.-]*)", svg))
-    svg = re.sub(r'\sid="([^"]*)"', lambda m: m[0] if m[1] in used else "", svg)
-    for colour, variable in _VARIABLES.items():
-        svg = svg.replace(colour, f"var(--{variable})")
-    size = re.search(r'width="([\d.]+)pt" height="[\d.]+pt"', svg)
-    width = float(size[1]) if size else 600.0
-    svg = svg.replace(
-        "<svg",
-        f'<svg role="img" aria-label="{label}" style="width:100%;min-width:{0.8 * width:.0f}pt"',
-        1,
-    )
-    return Markup(svg)  # matplotlib escapes every text it draws

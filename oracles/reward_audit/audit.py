@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from oracles.reward_audit.agreement import audit_agreement
 from oracles.reward_audit.checker_signal import audit_signal
@@ -37,6 +37,25 @@ def audit_reward(log: Log) -> tuple[Finding, ...]:
         findings += audit_spread(log.rewards)
         findings += audit_shortcuts(log.rewards)
     return tuple(findings)
+
+
+def as_json(log: Log, findings: Iterable[Finding]) -> dict[str, Any]:
+    """An audit as plain data: rows by kind, damaged lines, findings."""
+    return {
+        "rows": {
+            "judgment": len(log.judgments),
+            "check": len(log.checks),
+            "reward": len(log.rewards),
+        },
+        "damaged": [
+            {"source": damage.source, "line": damage.line, "reason": damage.reason}
+            for damage in log.damaged
+        ],
+        "findings": [
+            {name: getattr(finding, name) for name in type(finding).__slots__}
+            for finding in findings
+        ],
+    }
 
 
 def _grouped(rows: Iterable[T], key: Callable[[T], str]) -> list[tuple[str, list[T]]]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 
@@ -45,3 +46,22 @@ def test_the_demo_writes_report_episodes_and_summary_and_says_where(run, tmp_pat
     assert found["random", "test"]["metrics"]["k"] == 2
     assert found["checklist", "test"]["gain"]["value"] == 0.0
     assert all(len(policy["flags"]) == 7 for policy in found.values())
+
+
+def test_training_without_its_extra_is_one_line_before_anything_is_made(
+    error, tmp_path, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "trl", None)
+    says = error("demo", "--train", "--out", tmp_path / "demo")
+    assert says == "trl is not installed; run: pip install 'clinical-envs[train]'"
+    assert not (tmp_path / "demo").exists()
+
+
+@pytest.mark.usefixtures("small")
+def test_the_tour_trains_nothing_and_needs_no_model(run, tmp_path, monkeypatch):
+    for module in ("torch", "transformers", "trl"):
+        monkeypatch.setitem(sys.modules, module, None)
+    run("demo", "--out", tmp_path / "demo")
+    assert {path.name for path in (tmp_path / "demo").iterdir()} == {
+        *("report.html", "episodes.jsonl", "summary.json")
+    }

@@ -8,8 +8,10 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import cast
 
 import pytest
+from markupsafe import Markup
 
 from clinical_envs.episode import (
     AskTurn,
@@ -23,7 +25,8 @@ from clinical_envs.episode import (
 from oracles import Audit, ExactValue, PolicyAudit, audit, make_world
 from oracles.assessment import Assessment
 from oracles.flags import FLAG_NAMES, MIN_CASES, raise_flags
-from oracles.report import render_report
+from oracles.report import Figure, render_report
+from oracles.report.drawing import page_style, page_svg
 from oracles.sample import Sample
 from tests.report.pages import POLICIES, Page, play
 
@@ -291,3 +294,40 @@ def test_gate_1_is_stated_with_its_numbers(page: Page) -> None:
     gap = world.headroom[0] - world.headroom[1]
     assert "PASSED Gate 1: adaptive headroom." in page.words
     assert f"Best-constant gap {gap:+.4f}, threshold +0.03" in page.words
+
+
+def drawn(title: str, label: str) -> Figure:
+    from matplotlib.figure import Figure as Canvas
+
+    with page_style(title):
+        canvas = Canvas()
+        axes = canvas.subplots()
+        axes.plot([0, 1], [1, 0], marker="o", label=HOSTILE)
+        axes.legend()
+        svg = page_svg(canvas, label)
+    return Figure(title=title, svg=svg, caption=f"What {title} shows")
+
+
+def test_figures_of_the_callers_are_sections_of_the_page(tour: Audit) -> None:
+    html = render_report(tour, figures=[drawn("Curves", "a"), drawn("Steps", "b")])
+    page = Page(html)
+    for number, title in enumerate(("Curves", "Steps"), start=1):
+        assert f"What {title} shows" in page.words
+        assert {"href": f"#figure-{number}"} in page.all("a")
+        assert html.index("Verdicts</h2>") < html.index(f'id="figure-{number}"')
+    ids = [a["id"] for _, a in page.elements if "id" in a]
+    assert len(ids) == len(set(ids))
+    assert "var(--muted)" in html[html.index('id="figure-1"') : html.index('id="figure-2"')]
+
+
+def test_no_text_of_a_figure_is_markup(tour: Audit) -> None:
+    plain = Figure(title=HOSTILE, svg=cast("Markup", HOSTILE), caption=HOSTILE)
+    html = render_report(tour, figures=[drawn(HOSTILE, HOSTILE), plain])
+    page = Page(html)
+    assert page.all("img") == []
+    assert html.count("<script") == 2  # the data and the viewer
+    assert page.words.count("alert(1)") == 2 * 3 + 2  # title, caption and link; legend and svg
+
+
+def test_the_same_drawing_gives_the_same_bytes() -> None:
+    assert drawn("Curves", "a") == drawn("Curves", "a")

@@ -56,19 +56,21 @@ class Script:
         return [self._record(speaker) for speaker in speakers]
 
     def _record(self, speaker):
-        ids, turns = [], []
+        ids, mask, turns = [], [], []
         for number, line in enumerate(self.lines[EXPLOIT in speaker.opening]):
             turns.append((len(ids), len(ids) + len(line)))
             ids += map(ord, line)
+            mask += [1] * len(line)
             reply = speaker.answer(line)
             if reply is None or number + 1 == self.cut_after:
                 break
             ids += map(ord, reply)
+            mask += [0] * len(reply)
         return TokenRecord(
             prompt_ids=(),
             completion_ids=tuple(ids),
-            env_mask=(),
-            logprobs=(),
+            env_mask=tuple(mask),
+            logprobs=tuple(-0.5 * sampled for sampled in mask),
             turns=tuple(turns),
             cut=self.cut_after is not None,
         )
@@ -94,6 +96,14 @@ def test_the_phases_compose_into_one_episode_that_the_verifier_reads():
     outcome = verify(TASK, episode)
     assert (outcome.asks, outcome.turns) == (1, 2)
     assert outcome.reward == pytest.approx(outcome.utility - TASK.question_cost)
+
+
+def test_the_episode_notes_how_surprised_the_policy_was_by_what_it_said():
+    """Half a nat a token here; what the environment said is no part of it."""
+    episode, _ = play([ASK, STOP], [COMMIT])
+    said = len(ASK) + len(STOP) + len(COMMIT)
+    assert episode.meta["sampled_tokens"] == said
+    assert episode.meta["surprise"] == 0.5 * said
 
 
 def test_stop_is_free_and_no_turn():
@@ -166,12 +176,23 @@ def test_a_warmup_speaks_the_protocol_and_each_rollout_is_its_own(warmup, world,
     assert len(greedy) < len({episode.turns for episode in played})
 
 
+def without_surprise(episode):
+    """Which is a sum of logarithms, and exact to float noise only."""
+    meta = {name: value for name, value in episode.meta.items() if name != "surprise"}
+    return episode.model_copy(update={"meta": meta})
+
+
 def test_batches_of_any_size_draw_the_same(warmup, world, few):
     policy = load_checkpoint_policy(world.task, f"hf:{warmup.folder}")
     cases = world.cases("validation")[:12]
     whole = evaluate(world, policy, cases, k=3)
     policy.settings = replace(policy.settings, batch_size=3)
-    assert evaluate(world, policy, cases, k=3) == whole
+    again = evaluate(world, policy, cases, k=3)
+    assert [without_surprise(episode) for episode in again] == [
+        without_surprise(episode) for episode in whole
+    ]
+    surprises = [[episode.meta["surprise"] for episode in played] for played in (again, whole)]
+    assert surprises[0] == pytest.approx(surprises[1], abs=1e-3)
 
 
 @pytest.mark.parametrize(

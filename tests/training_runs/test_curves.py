@@ -1,10 +1,17 @@
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import pytest
 
 pytest.importorskip("matplotlib", reason="pip install 'clinical-envs[plots]'")
 
-from training.curves import draw_curves
+from training.curves import Course, draw_curves
+
+NAMES = ("value", "mean_asks", "one_ask_rate", "entropy", "parse_failure_rate")
+MEASURES = ("value", "mean asks", "one-ask rate, %", "entropy,", "parse failures,")
+LOGGED = ("KL a turn from the start, nats", "entropy, nats a token", "groups that end alike, %")
 
 
 def estimate(value):
@@ -13,23 +20,55 @@ def estimate(value):
 
 
 def point(update, value):
-    names = ("value", "mean_asks", "one_ask_rate", "parse_failure_rate")
-    curves = {name: estimate(value) for name in names}
+    curves = {name: estimate(value) for name in NAMES}
     return {"update": update, **curves, "groups": {"high": curves, "other": curves}}
 
 
-ROWS = [point(0, 0.1), point(20, None), point(40, 0.3)]
-LOGGED = [{"update": 1, "rollout/entropy_estimate": 0.5, "rollout/kl_per_turn": None}]
+def step(update):
+    return {"update": update, "rollout/entropy_estimate": 0.5, "rollout/kl_per_turn": None}
 
 
-def test_the_same_rows_give_the_same_bytes_and_every_panel_is_named():
-    drawn = draw_curves(ROWS, LOGGED)
-    assert drawn == draw_curves(ROWS, LOGGED)
-    assert drawn != draw_curves(ROWS[:1], LOGGED)
-    names = ("value", "mean asks", "one-ask rate", "parse-failure rate", "entropy", "KL a turn")
-    for text in (*names, "high", "other", "overall"):
-        assert text in drawn
+OUTCOME = Course(
+    name="outcome",
+    validation=[point(0, 0.1), point(20, None), point(40, 0.3)],
+    metrics=[step(1), step(2)],
+)
+CREDIT = replace(OUTCOME, name="credit", validation=[point(0, 0.1), point(20, 0.7)])
+
+
+def texts(figure):
+    return re.findall(r"<text[^>]*>([^<]*)</text>", figure.svg)
+
+
+def test_every_measure_stands_once_and_every_risk_group_has_a_column():
+    curves, steps = draw_curves([OUTCOME, CREDIT])
+    words = texts(curves)
+    for name in (*MEASURES, "all cases", "high", "other", "outcome", "credit"):
+        assert words.count(name) == 1
+    for name in (*LOGGED, "parse failures, % of turns", "outcome", "credit"):
+        assert texts(steps).count(name) == 1
+
+
+def test_a_measure_that_does_not_exist_at_an_update_is_left_out_and_not_drawn_as_zero():
+    without = replace(OUTCOME, validation=[OUTCOME.validation[0], OUTCOME.validation[2]])
+    zero = replace(OUTCOME, validation=[OUTCOME.validation[0], point(20, 0.0), point(40, 0.3)])
+    drawn = draw_curves([OUTCOME])
+    assert drawn == draw_curves([without])
+    assert drawn != draw_curves([zero])
+
+
+def test_the_same_rows_give_the_same_bytes():
+    assert draw_curves([OUTCOME, CREDIT]) == draw_curves([OUTCOME, CREDIT])
+    assert draw_curves([OUTCOME, CREDIT]) != draw_curves([OUTCOME, OUTCOME])
+
+
+def test_shares_are_in_per_cent_and_numbers_are_not():
+    """At .1 and .7 the axes of the two rates reach 80, those of the three numbers 0.8."""
+    words = texts(draw_curves([CREDIT])[0])
+    assert (words.count("80"), words.count("0.8")) == (2, 3)
 
 
 def test_a_run_without_steps_is_drawn_too():
-    assert "overall" in draw_curves(ROWS[:1], [])
+    fresh = replace(OUTCOME, validation=[], metrics=[])
+    for figure in draw_curves([fresh]):
+        assert "outcome" in texts(figure)

@@ -32,7 +32,7 @@ def test_everything_about_a_run_lies_in_its_folder(unbroken):
     made = {path.name for path in unbroken.folder.iterdir()}
     assert made == {
         *("run.json", "config.toml", "metrics.jsonl", "validation.jsonl", "episodes", "policies"),
-        *("checkpoints", "tensorboard", "best", "last", "report.html", "curves.svg", "README.md"),
+        *("checkpoints", "tensorboard", "best", "last", "report.html", "README.md", ".lock"),
     }
     assert load_config(unbroken.folder / "config.toml") == unbroken.config
     data = unbroken.data
@@ -66,6 +66,9 @@ def test_training_looks_at_validation_and_the_test_set_is_played_at_the_end_only
     assert [row["update"] for row in rows] == [0, 2, 4]
     assert set(rows[0]["groups"]) == {"high_clot", "other"}
     assert rows[0]["gain"]["value"] == 0.0
+    for part in (rows[0], *rows[0]["groups"].values()):
+        assert part["entropy"]["low"] < part["entropy"]["value"] < part["entropy"]["high"]
+        assert part["entropy"]["missing"] == 0
     played = {file.stem: file for file in (unbroken.folder / "episodes").iterdir()}
     chosen = {unbroken.data[role]["policy"] for role in ("best", "last")}
     names = {f"validation-{name}" for name in ("start", "update-000002", "update-000004")}
@@ -104,7 +107,7 @@ def test_the_card_and_the_report_say_what_was_trained_and_that_it_is_not_for_car
         assert text in card
     assert (unbroken.folder / "best" / "README.md").read_text() == card
     report = (unbroken.folder / "report.html").read_text()
-    for text in ("One seed makes no claim", "curves.svg", "break-even lambda"):
+    for text in ("One seed makes no claim", "Training curves", "break-even lambda"):
         assert text in report
 
 

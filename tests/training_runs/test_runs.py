@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import errno
 import json
 import math
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
@@ -46,6 +49,20 @@ def test_another_kind_of_run_is_not_taken_up(tmp_path):
     opened(tmp_path)
     with pytest.raises(InvalidArgument, match="holds a run with kind grpo, not sft"):
         open_run(tmp_path, CONFIG, kind="sft", task="ClinicalTitration-v0@1.0.0", start="here")
+
+
+def test_a_folder_is_one_process_at_a_time_until_that_is_killed(tmp_path):
+    code = (
+        "from pathlib import Path; from tests.training_runs.test_runs import opened\n"
+        f"run = opened(Path({str(tmp_path)!r})); print('open', flush=True); input()"
+    )
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stdout=pipe) as other:
+        assert other.stdout.readline() == b"open\n"
+        with pytest.raises(InvalidArgument, match="is being written by another process"):
+            opened(tmp_path)
+        other.kill()
+    assert opened(tmp_path).data["status"] == "training"
 
 
 def test_a_folder_without_a_run_is_refused_in_one_line(tmp_path):
@@ -93,7 +110,7 @@ def test_rewinding_keeps_what_lies_up_to_the_checkpoint_and_nothing_else(tmp_pat
         run.episodes(f"validation-{run.policy(at).name}").write_text("")
     with (run.folder / "metrics.jsonl").open("a") as lines:
         lines.write('{"update": 6, "lo')
-    run.rewind(update)
+    run.rewind(update, update)
     kept = list(range(update + 1))
     assert [r["update"] for r in run.rows("metrics")] == kept
     assert [r["update"] for r in run.rows("validation")] == kept
@@ -101,6 +118,38 @@ def test_rewinding_keeps_what_lies_up_to_the_checkpoint_and_nothing_else(tmp_pat
     assert {path.name for path in (run.folder / "policies").iterdir()} == names
     files = {path.stem for path in (run.folder / "episodes").iterdir()}
     assert files == {"validation-start"} | {f"validation-{name}" for name in names}
+
+
+def test_rewinding_between_two_phases_keeps_the_step_that_was_taken(tmp_path):
+    run = opened(tmp_path)
+    for step in range(1, 7):
+        run.append("metrics", {"update": -(-step // 2), "step": step})
+        run.append("validation", row(step))
+    run.rewind(1, 3)
+    assert [r["step"] for r in run.rows("metrics")] == [1, 2, 3]
+    assert [r["update"] for r in run.rows("validation")] == [1]
+
+
+def test_a_run_does_not_go_on_from_other_weights_under_the_same_path(tmp_path):
+    start = tmp_path / "start"
+    start.mkdir()
+    (start / "model.safetensors").write_bytes(b"old")
+    known = {"kind": "grpo", "task": "t", "start": str(start)}
+    open_run(tmp_path / "run", CONFIG, **known)
+    open_run(tmp_path / "run", CONFIG, **known)
+    (start / "model.safetensors").write_bytes(b"new")
+    with pytest.raises(InvalidArgument, match="began from other weights than"):
+        open_run(tmp_path / "run", CONFIG, **known)
+
+
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_is_told_and_used(tmp_path, monkeypatch, code):
+    def refuse(*_):
+        raise OSError(code, "no locks")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    with pytest.warns(UserWarning, match="one run at a time"):
+        assert opened(tmp_path).data["status"] == "training"
 
 
 def test_the_best_update_is_no_high_risk_regression_and_not_the_start():
@@ -117,7 +166,7 @@ def test_only_the_first_process_writes_and_speaks(tmp_path, monkeypatch, capsys)
     assert process() == (1, 1)
     run.note(status="finished")
     run.append("metrics", {"update": 1})
-    run.rewind(0)
+    run.rewind(0, 0)
     run.say("hello")
     assert json.dumps(run.data) == before
     assert not (tmp_path / "metrics.jsonl").exists()

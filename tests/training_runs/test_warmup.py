@@ -35,6 +35,7 @@ def test_a_stopped_warmup_goes_on_and_ends_with_the_same_weights(warmup, tmp_pat
     folder = tmp_path / "stopped"
     shutil.copytree(warmup.folder, folder)
     shutil.rmtree(folder / "checkpoints" / "checkpoint-25")
+    (folder / "checkpoints" / "checkpoint-24").mkdir()  # a kill in the middle of saving
     (folder / "model.safetensors").unlink()
     data = read_run(folder) | {"status": "training"}
     (folder / "run.json").write_text(json.dumps(data))
