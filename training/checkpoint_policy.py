@@ -24,7 +24,7 @@ from clinical_envs.simulator import Encounter, Invalid
 from clinical_envs.task import Task
 from oracles.policy import Rollout
 from training.chat import ChatTokens
-from training.dialogue import EpisodeSpeaker, ExploitSpeaker, ExploreSpeaker
+from training.dialogue import EpisodeSpeaker, ExploitSpeaker, ExploreSpeaker, MenuSpeaker
 from training.engine import Engine, Sampling, TokenRecord
 from training.inprocess import InProcessEngine
 from training.models import load_policy
@@ -36,12 +36,14 @@ _SETTINGS = "play.json"
 class PlaySettings:
     """How a checkpoint is played; the defaults hold for one that says nothing.
 
-    decoupled: exploring and exploiting are two dialogues. turn_tokens, context_tokens: limits of
+    decoupled: exploring and exploiting are two dialogues. menu: a world with words of its own is
+    played in the protocol of findings. turn_tokens, context_tokens: limits of
     one turn and of a dialogue. dtype: of the weights. batch_size: rollouts played at once, which
     memory for their caches limits.
     """
 
     decoupled: bool = False
+    menu: bool = False
     turn_tokens: int = 96
     context_tokens: int = 2048
     dtype: str = "float32"
@@ -100,11 +102,15 @@ class CheckpointPolicy:
         return [played[i] for i in range(len(rollouts))]
 
     def _whole(self, rollouts: Sequence[Rollout], sampling: Sampling) -> list[Episode]:
-        speakers = [EpisodeSpeaker(self.task, rollout.case) for rollout in rollouts]
-        self.engine.play(speakers, [rollout.seed for rollout in rollouts], sampling)
+        speaker_type = MenuSpeaker if self.settings.menu else EpisodeSpeaker
+        speakers = [speaker_type(self.task, rollout.case) for rollout in rollouts]
+        records = self.engine.play(speakers, [rollout.seed for rollout in rollouts], sampling)
         return [
-            speaker.finish(policy=self.name, rollout=rollout.number, greedy=rollout.greedy)
-            for speaker, rollout in zip(speakers, rollouts, strict=True)
+            _with_surprise(
+                speaker.finish(policy=self.name, rollout=rollout.number, greedy=rollout.greedy),
+                record,
+            )
+            for speaker, rollout, record in zip(speakers, rollouts, records, strict=True)
         ]
 
     def _phases(self, rollouts: Sequence[Rollout], sampling: Sampling) -> list[Episode]:
@@ -130,14 +136,26 @@ class CheckpointPolicy:
         texts = self._texts(explored)[: len(explorer.actions)]  # stop is no turn
         texts += self._texts(exploited) if _left_to_commit(explorer) else []
         texts += [""] * (len(encounter.actions) - len(texts))
-        return encounter.episode(
+        episode = encounter.episode(
             policy=self.name, rollout=rollout.number, greedy=rollout.greedy, raw=tuple(texts)
         )
+        return _with_surprise(episode, explored, exploited)
 
     def _texts(self, record: TokenRecord) -> list[str]:
         """What was said in each turn."""
         ids = list(record.completion_ids)
         return [self.tokens.text(ids[start:end]) for start, end in record.turns]
+
+
+def _with_surprise(episode: Episode, *records: TokenRecord) -> Episode:
+    """Notes Σ -log p of what the policy said, in nats, and in how many tokens it said it.
+
+    Where it sampled, their ratio estimates its entropy.
+    """
+    surprise = -sum(sum(record.logprobs) for record in records)
+    tokens = sum(sum(record.env_mask) for record in records)
+    noted = {"surprise": round(surprise, 4), "sampled_tokens": tokens}
+    return episode.model_copy(update={"meta": episode.meta | noted})
 
 
 def composed(

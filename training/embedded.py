@@ -4,12 +4,15 @@ It is the real `Gemma3ForCausalLM` with the stock chat template and a small toke
 BPE on the protocol's own text, and one token for each id, JSON frame and line of a prompt. It
 cannot read ids out of a prompt line; everything else is the protocol MedGemma speaks. Weights are
 drawn from a seed and saved as safetensors; none are shipped.
+
+An evidence world has a tokenizer of its own, with the words of that world in the place of those of
+the protocol (`training.world_words`).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -23,6 +26,7 @@ from clinical_envs.task import Task
 PAD, EOS, BOS, UNK = "<pad>", "<eos>", "<bos>", "<unk>"
 START, END = "<start_of_turn>", "<end_of_turn>"
 MODES = ("Mode: explore.", "Mode: exploit.")
+_CHAT = ("user\n", "model\n", "\n")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,12 +44,15 @@ class EmbeddedSize:
     bpe_vocab: int = 300
 
 
-def build_tokenizer(size: EmbeddedSize | None = None) -> Any:
-    """The tokenizer, the same for the same protocol text."""
+def build_tokenizer(size: EmbeddedSize | None = None, words: Sequence[str] | None = None) -> Any:
+    """The tokenizer, the same for the same text.
+
+    words: what is one token each, beside the frame of the chat; None for the clinical protocol.
+    """
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
-    tasks = [load_task(name) for name in task_ids()]
+    corpus, tokens = _protocol() if words is None else (words, (*words, *_CHAT))
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -55,11 +62,10 @@ def build_tokenizer(size: EmbeddedSize | None = None) -> Any:
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    corpus = [line for task in tasks for line in _prompt_lines(task)]
     tokenizer.train_from_iterator(corpus, trainer)
-    frames = [text for task in tasks for text in _frames(task)]
-    tokens = dict.fromkeys([*corpus, *frames, *MODES])
-    tokenizer.add_tokens([AddedToken(token, normalized=False, special=False) for token in tokens])
+    tokenizer.add_tokens(
+        [AddedToken(token, normalized=False, special=False) for token in dict.fromkeys(tokens)]
+    )
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         pad_token=PAD,
@@ -110,6 +116,19 @@ def save_embedded(folder: str | Path, seed: int, size: EmbeddedSize | None = Non
     return path
 
 
+def menu_words(task: Task) -> tuple[str, ...]:
+    """The words of a task in the protocol of findings."""
+    return (*_prompt_lines(task), *_frames(task))
+
+
+def _protocol() -> tuple[Sequence[str], Sequence[str]]:
+    """What the shipped clinical tasks say: lines to learn bytes from, and the tokens."""
+    tasks = [load_task(name) for name in task_ids()]
+    lines = [line for task in tasks for line in _prompt_lines(task)]
+    frames = [text for task in tasks for text in _frames(task)]
+    return lines, [*lines, *frames, *MODES]
+
+
 def _prompt_lines(task: Task) -> Iterator[str]:
     for family in range(len(task.families)):
         yield from prompt(task, initial_state(task, family)).splitlines()
@@ -119,7 +138,7 @@ def _frames(task: Task) -> Iterator[str]:
     """Every fixed piece of an action or a reply, and every id."""
     yield from ('{"action": "ask", "finding": "', '{"action": "commit", "decision": "', '"}')
     yield from ('{"finding": "', '", "answer": "', '", "turns_left": ', "}", "yes", "no")
-    yield from ('{"error": "', '{"action": "stop"}', "user\n", "model\n", "\n")
+    yield from ('{"error": "', '{"action": "stop"}', *_CHAT)
     yield from (str(turns) for turns in range(task.turn_cap + 1))
     yield from (*task.finding_ids, *task.decision_ids, *task.family_ids)
     yield from (json.dumps(reason)[1:-1] for reason in REASONS)

@@ -25,7 +25,8 @@ class TokenRecord:
     completion_ids: policy and environment tokens after the prompt, as they were seen. env_mask: 1
     where the policy sampled the token, else 0. logprobs: of sampled tokens under the policy, 0.0
     elsewhere. turns: [start, end) of each policy turn in the completion. cut: a turn hit its token
-    limit, or the dialogue the context limit.
+    limit, or the dialogue the context limit. version: updates of the policy that sampled it, where
+    that policy is a copy; None in the trainer's own process.
     """
 
     prompt_ids: tuple[int, ...]
@@ -34,6 +35,7 @@ class TokenRecord:
     logprobs: tuple[float, ...]
     turns: tuple[tuple[int, int], ...]
     cut: bool
+    version: int | None = None
 
 
 class Engine(Protocol):
@@ -46,7 +48,8 @@ class Engine(Protocol):
 
         Args:
             speakers: the environment's side, one a dialogue; they are advanced in place.
-            seeds: one a dialogue; with the policy they fix what is sampled, whatever the batch.
+            seeds: one a dialogue; with the policy they fix what is sampled, whatever the batch,
+                in an engine that can be seeded.
             sampling: greedy or temperature 1, and limits.
 
         Returns:

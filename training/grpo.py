@@ -9,19 +9,24 @@ its last checkpoint by the same command.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from clinical_envs.catalog import load_task
-from clinical_envs.errors import ClinicalEnvsError, require
+from clinical_envs.errors import ClinicalEnvsError, InvalidArgument, require
 from oracles.clinical import ClinicalWorld
 from training.config import Config, load_config
-from training.runs import Run, open_run, quiet
+from training.runs import Run, last_checkpoint, open_run, quiet, wait_for_all
+from training.served_run import connected, recorder, tolerance
+from training.signals import check_reward
 
 if TYPE_CHECKING:
+    from training.adapter_sync import AdapterSync
     from training.checkpoint_policy import CheckpointPolicy, PlaySettings
 
 app = typer.Typer(add_completion=False, help=__doc__)
@@ -59,40 +64,63 @@ def train(config: Config, start: Path, out: Path) -> dict[str, Any]:
     from training.final import conclude
 
     world = ClinicalWorld(load_task(config.task))
+    check_reward(world.task, config)
     run = open_run(out, config, kind="grpo", task=world.key, start=str(start))
     settings = play_settings(config)
-    if run.data["status"] == "training":
-        _optimise(run, world, start, settings)
-    conclude(run, world, str(start), settings)
+    with connected(run) as sync:
+        if run.data["status"] == "training":
+            _optimise(run, world, start, settings, sync)
+        conclude(run, world, str(start), settings, sync)
+    wait_for_all()
     return run.data
 
 
-def _optimise(run: Run, world: ClinicalWorld, start: Path, settings: PlaySettings) -> None:
+def _optimise(
+    run: Run, world: ClinicalWorld, start: Path, settings: PlaySettings, sync: AdapterSync | None
+) -> None:
     """Gates, then every update."""
-    from transformers.trainer_utils import get_last_checkpoint
-
+    from training.served_validation import ServedValidator, train_served
     from training.shaped import reward_facts
     from training.validation import Validator, open_gates
 
     facts = reward_facts(world, run.config)
     run.note(reward=asdict(facts) | {"words": str(facts)})
     run.say(str(facts))
-    trainer, player = build_trainer(run.config, world, start, run.checkpoints, settings)
+    record = recorder(run, phases(run.config))
+    trainer, player = build_trainer(
+        run.config, world, start, run.checkpoints, settings, sync, record
+    )
     run.note(device=str(trainer.accelerator.device))
+    if sync is not None:
+        trainer.meet_server(player.tokens)
     baseline = open_gates(run, world, player)
-    validator = Validator(run, world, player, baseline, phases(run.config))
+    kind = Validator if sync is None else ServedValidator
+    validator = kind(run, world, player, baseline, phases(run.config))
     validator.trainer = trainer
     trainer.add_callback(validator)
     if run.writes:
         trainer.add_callback(_tensorboard(run.folder / "tensorboard"))
-    last = get_last_checkpoint(str(run.checkpoints)) if run.checkpoints.is_dir() else None
-    trainer.train(resume_from_checkpoint=last)
+    last = last_checkpoint(run.checkpoints)
+    if isinstance(validator, ServedValidator):
+        train_served(run, validator, last)
+    else:
+        trainer.train(resume_from_checkpoint=last)
 
 
 def build_trainer(
-    config: Config, world: ClinicalWorld, start: Path, folder: Path, settings: PlaySettings
+    config: Config,
+    world: ClinicalWorld,
+    start: Path,
+    folder: Path,
+    settings: PlaySettings,
+    sync: AdapterSync | None = None,
+    record: Callable[[list[dict[str, Any]]], None] | None = None,
 ) -> tuple[Any, CheckpointPolicy]:
-    """The trainer with its checkpoints in `folder`, and the model it trains as a policy."""
+    """The trainer with its checkpoints in `folder`, and the model it trains as a policy.
+
+    sync: the server that samples; without one this process does. record: takes a row for each
+    rollout that a server sampled.
+    """
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
     import torch
     from datasets import Dataset
@@ -103,14 +131,19 @@ def build_trainer(
     from training.inprocess import InProcessEngine
     from training.models import load_policy, lora_config
     from training.rollouts import Rollouts
+    from training.served import ServedEngine
+    from training.served_trainer import ServedTrainer
     from training.trainer import CreditTrainer
 
     if not torch.cuda.is_available():
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     model, tokenizer = load_policy(start, config.model.dtype)
     tokens = ChatTokens(tokenizer)
-    engine = InProcessEngine(model, tokens)
-    trainer = CreditTrainer(
+    engine = InProcessEngine(model, tokens) if sync is None else ServedEngine(sync, tokens)
+    kind: Any = CreditTrainer
+    if sync is not None:
+        kind = partial(ServedTrainer, sync=sync, tolerance=tolerance(config), record=record)
+    trainer = kind(
         rollouts=Rollouts(world, config, engine),
         model=model,
         args=_arguments(config, folder),
@@ -119,7 +152,8 @@ def build_trainer(
         peft_config=lora_config(config),
     )
     trainer.remove_callback(PrinterCallback)  # the run tells its steps
-    engine.model = trainer.accelerator.unwrap_model(trainer.model)
+    if isinstance(engine, InProcessEngine):
+        engine.model = trainer.accelerator.unwrap_model(trainer.model)
     return trainer, CheckpointPolicy(world.task, engine, tokens, settings, "start")
 
 
@@ -143,6 +177,7 @@ def play_settings(config: Config) -> PlaySettings:
 
     return PlaySettings(
         decoupled=config.reward.variant == "decoupled",
+        menu=config.model.menu,
         turn_tokens=config.limits.turn_tokens,
         context_tokens=config.limits.context_tokens,
         dtype=config.model.dtype,
@@ -165,6 +200,11 @@ def _arguments(config: Config, folder: Path) -> Any:
     world_size = int(os.environ.get("WORLD_SIZE", "1"))
     batch = optim.groups * optim.rollouts
     micro = min(optim.micro_batch, batch // world_size)
+    if micro == 0 or batch % (micro * world_size):
+        raise InvalidArgument(
+            f"optim.groups x optim.rollouts is {batch} and cannot be divided into micro-batches of "
+            f"{micro} on {world_size} processes; choose another optim.micro_batch or number of them"
+        )
     return GRPOConfig(
         output_dir=str(folder),
         max_steps=optim.steps * phases(config),
@@ -175,9 +215,13 @@ def _arguments(config: Config, folder: Path) -> Any:
         learning_rate=optim.learning_rate,
         lr_scheduler_type="constant_with_warmup",
         warmup_steps=optim.warmup_steps,
-        beta=0.0,
+        beta=optim.kl,
+        epsilon=optim.clip_low,
+        epsilon_high=optim.clip_high,
+        use_bias_correction_kl=False,  # the term as EG-GRPO and GRPO were published
         temperature=1.0,
-        loss_type="dapo",
+        loss_type="dapo" if optim.mean == "tokens" else "grpo",
+        vllm_importance_sampling_mode="token_truncate",  # read where a server samples
         scale_rewards=config.reward.scale,
         shuffle_dataset=False,
         gradient_checkpointing=optim.gradient_checkpointing,

@@ -18,54 +18,26 @@ from transformers import DynamicCache
 from training.chat import ChatTokens
 from training.dialogue import Speaker
 from training.engine import Sampling, TokenRecord
+from training.row import Row
 
 
-class _Row:
-    """One dialogue while it is played."""
+class _SampledRow(Row):
+    """A dialogue with its own random draws."""
 
-    def __init__(self, index: int, speaker: Speaker, prompt: tuple[int, ...], seed: int) -> None:
-        self.index, self.speaker, self.prompt = index, speaker, prompt
+    def __init__(self, speaker: Speaker, tokens: ChatTokens, sampling: Sampling, seed: int) -> None:
+        super().__init__(speaker, tokens, sampling)
         self.rng = np.random.default_rng(seed)
-        self.ids: list[int] = []
-        self.mask: list[int] = []
-        self.logprobs: list[float] = []
-        self.turns: list[tuple[int, int]] = []
-        self.turn_start = 0
-        self.speaking = True
-        self.over = False
-        self.cut = False
-
-    @property
-    def length(self) -> int:
-        return len(self.prompt) + len(self.ids)
 
     def sample(self, logprobs: torch.Tensor, cumulative: np.ndarray[Any, Any] | None) -> int:
-        """The next token of this row from its log-probabilities, and its record."""
+        """The next token from its log-probabilities, said."""
         if cumulative is None:
             token = int(logprobs.argmax())
         else:
             draw = self.rng.random() * cumulative[-1]
             token = int(np.searchsorted(cumulative, draw, side="right"))
             token = min(token, len(cumulative) - 1)
-        self.ids.append(token)
-        self.mask.append(1)
-        self.logprobs.append(float(logprobs[token]))
+        self.say(token, float(logprobs[token]))
         return token
-
-    def append(self, tokens: tuple[int, ...]) -> None:
-        self.ids += tokens
-        self.mask += [0] * len(tokens)
-        self.logprobs += [0.0] * len(tokens)
-
-    def record(self) -> TokenRecord:
-        return TokenRecord(
-            prompt_ids=self.prompt,
-            completion_ids=tuple(self.ids),
-            env_mask=tuple(self.mask),
-            logprobs=tuple(self.logprobs),
-            turns=tuple(self.turns),
-            cut=self.cut,
-        )
 
 
 class InProcessEngine:
@@ -94,67 +66,44 @@ class InProcessEngine:
         self, speakers: Sequence[Speaker], seeds: Sequence[int], sampling: Sampling
     ) -> list[TokenRecord]:
         rows = [
-            _Row(i, speaker, self.tokens.prompt(speaker.opening), seed)
-            for i, (speaker, seed) in enumerate(zip(speakers, seeds, strict=True))
+            _SampledRow(speaker, self.tokens, sampling, seed)
+            for speaker, seed in zip(speakers, seeds, strict=True)
         ]
         batch = _Batch(self.model, self.tokens.pad)
         logits = batch.prefill([row.prompt for row in rows])
         active = rows
         while active:
-            logits = self._speak(batch, active, logits, sampling)
+            logits = _speak(batch, active, logits, greedy=sampling.greedy)
             for row in active:
-                self._listen(row, sampling)
+                row.end_turn()
             keep = [i for i, row in enumerate(active) if not row.over]
             if len(keep) < len(active):
                 batch.select(keep)
                 active = [active[i] for i in keep]
             if active:
-                pending = [row.ids[row.turns[-1][1] - 1 :] for row in active]
-                logits = batch.feed(pending)
+                logits = batch.feed([row.unread for row in active])
         return [row.record() for row in rows]
 
-    def _speak(
-        self, batch: _Batch, rows: list[_Row], logits: torch.Tensor, sampling: Sampling
-    ) -> torch.Tensor:
-        """Sample one turn of every row; the last token of a turn is fed with the reply."""
-        for row in rows:
-            row.speaking, row.turn_start = True, len(row.ids)
-        while True:
-            logprobs = torch.log_softmax(logits.float(), dim=-1)
-            cumulative = (
-                None if sampling.greedy else logprobs.exp().double().cumsum(-1).cpu().numpy()
-            )
-            feed: list[list[int]] = []
-            for i, row in enumerate(rows):
-                if not row.speaking:
-                    feed.append([])
-                    continue
-                token = row.sample(logprobs[i], None if cumulative is None else cumulative[i])
-                used = len(row.ids) - row.turn_start
-                ended = token == self.tokens.end_of_turn
-                full = row.length >= sampling.max_context_tokens
-                cut = not ended and (full or used >= sampling.max_turn_tokens)
-                row.cut |= cut
-                row.speaking = not (ended or cut)
-                feed.append([token] if row.speaking else [])
-            if not any(row.speaking for row in rows):
-                return logits
-            logits = batch.feed(feed)
 
-    def _listen(self, row: _Row, sampling: Sampling) -> None:
-        """Give the turn to the speaker and append its reply."""
-        row.turns.append((row.turn_start, len(row.ids)))
-        complete = row.ids[-1] == self.tokens.end_of_turn
-        text = self.tokens.text(row.ids[row.turn_start :])
-        answer = row.speaker.answer(text, complete=complete)
-        if answer is None:
-            row.over = True
-            return
-        reply = self.tokens.reply(answer)
-        if row.length + len(reply) >= sampling.max_context_tokens:
-            row.over = row.cut = True
-            return
-        row.append(reply)
+def _speak(
+    batch: _Batch, rows: list[_SampledRow], logits: torch.Tensor, *, greedy: bool
+) -> torch.Tensor:
+    """Sample one turn of every row; the last token of a turn is fed with the reply."""
+    for row in rows:
+        row.begin_turn()
+    while True:
+        logprobs = torch.log_softmax(logits.float(), dim=-1)
+        cumulative = None if greedy else logprobs.exp().double().cumsum(-1).cpu().numpy()
+        feed: list[list[int]] = []
+        for i, row in enumerate(rows):
+            if not row.speaking:
+                feed.append([])
+                continue
+            token = row.sample(logprobs[i], None if cumulative is None else cumulative[i])
+            feed.append([token] if row.speaking else [])
+        if not any(row.speaking for row in rows):
+            return logits
+        logits = batch.feed(feed)
 
 
 class _Batch:

@@ -7,6 +7,7 @@ layers. `python -m training.medgemma export SOURCE FOLDER` writes the text model
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -43,15 +44,17 @@ def dry_run(config: Config, out: Path) -> dict[str, Any]:
     from clinical_envs.catalog import load_task
     from oracles.clinical import ClinicalWorld
     from training import grpo
+    from training.world_words import policy_words
 
-    text, tokenizer = _shape_of_source(config.model.source, config.seed)
+    world = ClinicalWorld(load_task(config.task))
+    words = policy_words(world.task, menu=config.model.menu)
+    text, tokenizer = _shape_of_source(config.model.source, config.seed, words)
     full = _shape(text)
     shrunk = [f"layers {text.num_hidden_layers} -> {_LAYERS}", *_fit_into_memory(text, tokenizer)]
     _cut_layers(text)
     small = _one_step(config)
     _write_random(text, tokenizer, out / "start", small)
     shrunk += _differences(config, small)
-    world = ClinicalWorld(load_task(config.task))
     settings = grpo.play_settings(small)
     trainer, _ = grpo.build_trainer(small, world, out / "start", out / "run", settings)
     result = trainer.train()
@@ -91,8 +94,8 @@ def export(source: str, folder: Path) -> None:
         raise typer.Exit(2) from None
 
 
-def _shape_of_source(source: str, seed: int) -> tuple[Any, Any]:
-    """The text configuration to build from, and a tokenizer."""
+def _shape_of_source(source: str, seed: int, words: Sequence[str] | None) -> tuple[Any, Any]:
+    """The text configuration to build from, and a tokenizer, of these words where it is ours."""
     from transformers import AutoConfig, AutoTokenizer, Gemma3TextConfig
 
     from training.embedded import build_model, build_tokenizer
@@ -106,7 +109,7 @@ def _shape_of_source(source: str, seed: int) -> tuple[Any, Any]:
         if text.model_type != "gemma3_text":
             raise InvalidArgument(f"{source} holds a {text.model_type}; a dry run builds a Gemma 3")
         return text, tokenizer
-    tokenizer = build_tokenizer()
+    tokenizer = build_tokenizer(words=words)
     if source == "embedded":
         return build_model(tokenizer, seed).config, tokenizer
     if source != SOURCE:

@@ -110,6 +110,8 @@ def _without_load_report() -> Iterator[None]:
 
 def _why_not_loaded(source: str, error: BaseException) -> str:
     hub = require("huggingface_hub.errors", "train")
+    if source.count("/") > 1 and not Path(source).exists():
+        return f"{source} does not exist; give a checkpoint folder, or a hub id"
     causes = tuple(_causes(error))
     if any(isinstance(cause, hub.GatedRepoError) for cause in causes):
         return (

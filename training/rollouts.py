@@ -1,8 +1,8 @@
 """TRL's `rollout_func`: plays the cases that a batch of prompts names, and scores each rollout.
 
 A dataset row is the number of a case in the `train` set as text; all rollouts of a group face that
-one case. Rewards are computed here, from the finished episode and the oracle, and travel with the
-rollout; nothing of them reaches evaluation.
+one case. Rewards are computed here, from the finished episode and the signal of the configuration,
+and travel with the rollout; nothing of them reaches evaluation.
 """
 
 from __future__ import annotations
@@ -21,14 +21,21 @@ from clinical_envs.errors import InvalidArgument
 from clinical_envs.simulator import Invalid
 from oracles.clinical import ClinicalWorld
 from training.config import Config
-from training.dialogue import EpisodeSpeaker, ExploitSpeaker, ExploreSpeaker, Speaker
+from training.dialogue import (
+    EpisodeSpeaker,
+    ExploitSpeaker,
+    ExploreSpeaker,
+    MenuSpeaker,
+    Speaker,
+)
 from training.engine import Engine, Sampling, TokenRecord
-from training.rewards import RewardWeights, exploit_reward, explore_reward, turn_credits
+from training.rewards import exploit_reward, explore_reward
+from training.signals import make_signal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
-    """One rollout with its reward.
+    """One rollout with its reward, NaN where it is unscored.
 
     turn_rewards: what each policy turn earned; they sum to reward. utility: of how it ended, to
     see groups that end alike. episode: None in a phase of the decoupled variant.
@@ -57,15 +64,7 @@ class Rollouts:
             max_turn_tokens=config.limits.turn_tokens,
             max_context_tokens=config.limits.context_tokens,
         )
-        reward = config.reward
-        self._weights = RewardWeights(
-            outcome=reward.outcome,
-            entropy=reward.entropy,
-            regret=reward.regret,
-            decision_change=reward.decision_change,
-            sufficiency=reward.sufficiency,
-            clip_entropy=reward.clip_entropy,
-        )
+        self._signal = make_signal(world, config)
 
     @property
     def decoupled(self) -> bool:
@@ -94,7 +93,8 @@ class Rollouts:
         }
 
     def _episodes(self, rows: list[int], step: int) -> list[Scored]:
-        speakers = [EpisodeSpeaker(self.world.task, self.cases[row]) for row in rows]
+        speaker_type = MenuSpeaker if self.config.model.menu else EpisodeSpeaker
+        speakers = [speaker_type(self.world.task, self.cases[row]) for row in rows]
         records = self._play(speakers, rows, step)
         return [
             self._score(speaker, record, row, i)
@@ -106,8 +106,7 @@ class Rollouts:
     ) -> Scored:
         rollout = position % self.config.optim.rollouts
         episode = speaker.finish(policy="policy", rollout=rollout)
-        credits = turn_credits(self.world.oracle, episode)
-        earned = tuple(credit.total(self._weights) for credit in credits)
+        earned = self._signal.earned(episode)
         task, state = self.world.task, self.cases[row].state
         decision = speaker.decision
         utility = (
@@ -118,12 +117,12 @@ class Rollouts:
         return Scored(
             record=record,
             case=row,
-            reward=sum(earned),
-            turn_rewards=earned,
+            reward=sum(earned.turns),
+            turn_rewards=earned.turns,
             utility=float(utility),
             invalid_turns=sum(isinstance(action, Invalid) for action in speaker.actions),
             asks=speaker.asks,
-            entropy_drops=tuple(credit.entropy_drop for credit in credits),
+            entropy_drops=earned.entropy_drops,
             episode=episode,
         )
 
@@ -153,8 +152,13 @@ class Rollouts:
         return scored
 
     def _exploit(self, rows: list[int], step: int) -> list[Scored]:
-        """Eight commits on one transcript, drawn from the group that explored the same case."""
+        """Eight commits on one transcript, drawn from the group that explored the same case.
+
+        A run that was stopped between the phases explores once more, and learns nothing from it.
+        """
         task, size = self.world.task, self.config.optim.rollouts
+        if not self._revealed:
+            self._explore(rows, step - 1)
         speakers: list[ExploitSpeaker] = []
         for start in range(0, len(rows), size):
             group = self._revealed[start]
@@ -200,6 +204,7 @@ def summary(scored: Sequence[Scored], group_size: int) -> dict[str, float]:
         "rollout/parse_failure_rate": sum(r.invalid_turns for r in scored) / max(1, turns),
         "rollout/same_utility_groups": same_utility_share(utilities),
         "rollout/cut": float(np.mean([rollout.record.cut for rollout in scored])),
+        "rollout/unscored": float(np.isnan([rollout.reward for rollout in scored]).mean()),
         "rollout/utility": float(np.mean([rollout.utility for rollout in scored])),
     }
     if drops:

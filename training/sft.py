@@ -19,7 +19,8 @@ from clinical_envs.errors import ClinicalEnvsError, InvalidArgument, require
 from oracles.clinical import ClinicalWorld
 from training.config import Config, load_config
 from training.model_card import sft_card
-from training.runs import Run, open_run, process, quiet
+from training.runs import Run, last_checkpoint, open_run, process, quiet
+from training.signals import check_reward
 
 if TYPE_CHECKING:
     from clinical_envs.episode import Episode
@@ -53,6 +54,7 @@ def warm_up(config: Config, out: Path) -> Path:
         require(module, "train")
     quiet()
     world = ClinicalWorld(load_task(config.task))
+    check_reward(world.task, config)
     run = open_run(out, config, kind="sft", task=world.key, start=config.model.source)
     if run.data["status"] == "training":
         _imitate(run, world)
@@ -61,14 +63,13 @@ def warm_up(config: Config, out: Path) -> Path:
 
 def _imitate(run: Run, world: ClinicalWorld) -> None:
     from transformers import PrinterCallback
-    from transformers.trainer_utils import get_last_checkpoint
     from trl import SFTTrainer
 
     from training.models import lora_config
     from training.validation import Recorder
 
     config = run.config
-    model, tokenizer = _model(config)
+    model, tokenizer = _model(config, world)
     whole = config.model.source == "embedded"
     trainer = SFTTrainer(
         model=model,
@@ -79,8 +80,7 @@ def _imitate(run: Run, world: ClinicalWorld) -> None:
         callbacks=[Recorder(run)],
     )
     trainer.remove_callback(PrinterCallback)  # the run tells its steps
-    last = get_last_checkpoint(str(run.checkpoints)) if run.checkpoints.is_dir() else None
-    trainer.train(resume_from_checkpoint=last)
+    trainer.train(resume_from_checkpoint=last_checkpoint(run.checkpoints))
     if run.writes:
         trained = trainer.accelerator.unwrap_model(trainer.model)
         _save(run, trained if whole else trained.merge_and_unload(), tokenizer)
@@ -93,6 +93,7 @@ def _save(run: Run, model: Any, tokenizer: Any) -> None:
     model.save_pretrained(run.folder, safe_serialization=True)
     tokenizer.save_pretrained(run.folder)
     PlaySettings(
+        menu=run.config.model.menu,
         turn_tokens=limits.turn_tokens,
         context_tokens=limits.context_tokens,
         dtype=run.config.model.dtype,
@@ -103,18 +104,19 @@ def _save(run: Run, model: Any, tokenizer: Any) -> None:
     (run.folder / "README.md").write_text(card, encoding="utf-8")
 
 
-def _model(config: Config) -> tuple[Any, Any]:
+def _model(config: Config, world: ClinicalWorld) -> tuple[Any, Any]:
     """The model that learns and its tokenizer."""
     import torch
 
     from training.embedded import build_model, build_tokenizer
     from training.models import load_policy
+    from training.world_words import policy_words
 
     if not torch.cuda.is_available():
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     if config.model.source != "embedded":
         return load_policy(config.model.source, config.model.dtype)
-    tokenizer = build_tokenizer()
+    tokenizer = build_tokenizer(words=policy_words(world.task, menu=config.model.menu))
     return build_model(tokenizer, config.seed), tokenizer
 
 
@@ -126,7 +128,8 @@ def _dataset(config: Config, world: ClinicalWorld, tokenizer: Any) -> Any:
     from training.supervised import examples
 
     tokens = ChatTokens(tokenizer)
-    data = examples(world.task, _episodes(config, world), tokens, modes=config.warmup.modes)
+    episodes, menu = _episodes(config, world), config.model.menu
+    data = examples(world.task, episodes, tokens, modes=config.warmup.modes, menu=menu)
     rows = {
         "input_ids": [list(example.input_ids) for example in data],
         "assistant_masks": [list(example.policy_mask) for example in data],

@@ -8,6 +8,7 @@ the start. Training rewards do not occur here.
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final
@@ -20,10 +21,11 @@ from oracles.clinical import ClinicalWorld
 from oracles.evaluation import evaluate
 from oracles.flags import raise_flags
 from oracles.gates import Gate, gate_1, gate_2
-from oracles.metrics import K, Metrics, measure
+from oracles.metrics import K, measure
 from oracles.policy import BatchPolicy
 from oracles.sample import Estimate, Sample, paired_difference
-from training.runs import Run, policy_name, process
+from training.patience import everywhere
+from training.runs import Run, policy_name, process, wait_for_all
 
 CURVES = ("value", "mean_asks", "one_ask_rate", "parse_failure_rate")
 SET_NAME: Final = "validation"
@@ -41,11 +43,18 @@ def play(
     file, cases = run.episodes(name), world.cases(set_name)
     if size == 1:
         return evaluate(world, policy, cases, out=file, **how)
-    mine = evaluate(world, policy, cases[rank::size], out=file.with_suffix(f".{rank}"), **how)
+    part = file.with_suffix(f".{rank}")
+    if file.exists() and not part.exists():
+        shutil.copy(file, part)  # what was played before, by whichever process
+    wait_for_all()
+    mine = everywhere(lambda: evaluate(world, policy, cases[rank::size], out=part, **how))
     episodes: list[Episode] = gather_object(mine)
     if run.writes:
-        file.write_text("".join(e.to_json() + "\n" for e in episodes), encoding="utf-8")
-    file.with_suffix(f".{rank}").unlink()
+        whole = file.with_suffix(".whole")
+        whole.write_text("".join(e.to_json() + "\n" for e in episodes), encoding="utf-8")
+        whole.replace(file)
+    wait_for_all()
+    part.unlink()
     return episodes
 
 
@@ -87,14 +96,14 @@ def trajectory_row(
 ) -> dict[str, Any]:
     """One point of the curves: overall and by risk group, flags, paired gain over the start."""
     groups = {
-        group: _curves(measure(sample.where(lambda row, g=group: row.group == g), world))  # type: ignore[misc]
+        group: _curves(sample.where(lambda row, g=group: row.group == g), world)  # type: ignore[misc]
         for group in world.prevalence
     }
     flags = raise_flags(sample, world, start)
     return {
         "update": update,
         "n_cases": len(sample.cases),
-        **_curves(measure(sample, world)),
+        **_curves(sample, world),
         "groups": groups,
         "gain": asdict(paired_difference(sample, start, lambda row: row.reward)),
         "flags": {flag.name: flag.verdict.value for flag in flags},
@@ -110,7 +119,7 @@ class Recorder(TrainerCallback):  # type: ignore[misc]
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Drop what lies beyond the checkpoint that training goes on from."""
-        self.run.rewind(state.global_step // self.phases)
+        self.run.rewind(state.global_step // self.phases, state.global_step)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
         """Append one row, and tell the user the step."""
@@ -137,15 +146,18 @@ class Validator(Recorder):
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """The start is the first point of the curves."""
         super().on_train_begin(args, state, control)
-        if state.global_step == 0:
+        wait_for_all()
+        done = {row["update"] for row in self.run.rows(SET_NAME)}
+        if 0 not in done:
             self.run.append(SET_NAME, trajectory_row(0, self.start, self.world, self.start))
+        update = state.global_step // self.phases
+        if update and self._due(state) and update not in done:  # it was stopped before
+            self._evaluate(update)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Before the step is logged and saved, so that a checkpoint implies its evaluation."""
-        update, rest = divmod(state.global_step, self.phases)
-        last = state.global_step == state.max_steps
-        if rest == 0 and (last or update % self.run.config.validation.every == 0):
-            self._evaluate(update)
+        if self._due(state):
+            self._log(self._evaluate(state.global_step // self.phases))
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """A trainer's checkpoint can be played like any other."""
@@ -153,7 +165,12 @@ class Validator(Recorder):
             self.player.settings.write(self.run.checkpoints / f"checkpoint-{state.global_step}")
         self.run.clock()
 
-    def _evaluate(self, update: int) -> None:
+    def _due(self, state: Any) -> bool:
+        update, rest = divmod(state.global_step, self.phases)
+        last = state.global_step == state.max_steps
+        return rest == 0 and bool(last or update % self.run.config.validation.every == 0)
+
+    def _evaluate(self, update: int) -> dict[str, Any]:
         self.player.name = policy_name(update)
         k = self.run.config.validation.k
         name = f"{SET_NAME}-{self.player.name}"
@@ -162,12 +179,12 @@ class Validator(Recorder):
         if self.run.writes:
             self._keep(update)
         self.run.append(SET_NAME, row)
-        self._log(row)
         up = [name for name, verdict in row["flags"].items() if verdict == "FLAG"]
         self.run.say(
             f"update {update}: validation value {_point(row['value'])}, asks "
             f"{_point(row['mean_asks'])}, flags up: {', '.join(up) or 'none'}"
         )
+        return row
 
     def _keep(self, update: int) -> None:
         folder = self.run.policy(update)
@@ -180,13 +197,18 @@ class Validator(Recorder):
         metrics = self.trainer._metrics["train"]
         parts = {"": row} | {f"{group}/": curves for group, curves in row["groups"].items()}
         for part, curves in parts.items():
-            for name in CURVES:
+            for name in (*CURVES, "entropy"):
                 value = curves[name]["value"]
                 metrics[f"validation/{part}{name}"].append(math.nan if value is None else value)
 
 
-def _curves(metrics: Metrics) -> dict[str, Any]:
-    return {name: asdict(getattr(metrics, name)) for name in CURVES}
+def _curves(sample: Sample, world: ClinicalWorld) -> dict[str, Any]:
+    metrics = measure(sample, world)
+    entropy = sample.ratio(
+        lambda row: row.episode.meta.get("surprise"),
+        lambda row: row.episode.meta.get("sampled_tokens"),
+    )
+    return {name: asdict(getattr(metrics, name)) for name in CURVES} | {"entropy": asdict(entropy)}
 
 
 def _point(estimate: dict[str, Any]) -> str:

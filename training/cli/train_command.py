@@ -101,7 +101,7 @@ def grpo(
     out.print(_results(data))
     if not data["eligible"]:
         out.print("NOT ELIGIBLE: a gate did not pass; nothing is claimed", style="bold red")
-    for name in ("report.html", "curves.svg", "README.md"):
+    for name in ("report.html", "README.md"):
         out.print(f"  {folder / name}", soft_wrap=True)
 
 
