@@ -42,7 +42,9 @@ def evaluate(
         greedy: add a rollout in which the policy plays its most likely actions.
         seed: of the policy's own randomness; with the case and the rollout it fixes the draws.
         out: JSON Lines file. An existing one is continued: what it holds is not played again,
-            a last line that a kill left unfinished is cut, and other rollouts stay in it.
+            a last line that a kill left unfinished is cut, and other rollouts stay in it. Where
+            the policy has a `weights_digest`, its episodes hold it, and those of other weights
+            under the same name are not continued.
         progress: called with cases finished and cases in all.
 
     Raises:
@@ -53,10 +55,11 @@ def evaluate(
     if not cases:
         raise InvalidArgument("the set has no cases")
     if out is None:
-        return list(_played(world, policy, cases, _Plan(k, greedy, seed), progress))
+        plan = _Plan(k, greedy, seed, _weights(policy))
+        return list(_played(world, policy, cases, plan, progress))
     path = Path(out)
     kept = {_identity(episode): episode for episode in _resume(path, world, policy, cases, seed)}
-    plan = _Plan(k, greedy, seed, frozenset(kept))
+    plan = _Plan(k, greedy, seed, _weights(policy), frozenset(kept))
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as lines:
         for episode in _played(world, policy, cases, plan, progress):
@@ -68,11 +71,15 @@ def evaluate(
 
 
 class _Plan(NamedTuple):
-    """What is to be played. done: what a file holds already."""
+    """What is to be played.
+
+    weights: of the policy, where it has some. done: what a file holds already.
+    """
 
     k: int
     greedy: bool
     seed: int
+    weights: dict[str, str]
     done: frozenset[_Identity] = frozenset()
 
     def rollouts(self) -> list[tuple[int, bool]]:
@@ -83,6 +90,10 @@ class _Plan(NamedTuple):
         """Those of a case that are not done."""
         case_id = _case_id(case)
         return [rollout for rollout in self.rollouts() if (case_id, *rollout) not in self.done]
+
+    def meta(self) -> dict[str, Any]:
+        """What every episode says of how it was played."""
+        return {"seed": self.seed} | self.weights
 
 
 def _played(
@@ -111,7 +122,7 @@ def _play_batches(
             for n, mode in plan.missing(case)
         ]
         for episode in policy.play(rollouts) if rollouts else ():
-            yield episode.model_copy(update={"meta": episode.meta | {"seed": plan.seed}})
+            yield episode.model_copy(update={"meta": episode.meta | plan.meta()})
         if progress is not None:
             progress(start + len(part), len(cases))
 
@@ -125,7 +136,7 @@ def _play(
             if played is None or not policy.deterministic:
                 rng = _generator(_case_id(case), policy.name, rollout, is_greedy, plan.seed)
                 played = _rollout(world, policy, case, rollout, is_greedy, rng)
-            meta = played.meta | {"seed": plan.seed} | ({"greedy": True} if is_greedy else {})
+            meta = played.meta | plan.meta() | ({"greedy": True} if is_greedy else {})
             yield played.model_copy(update={"rollout": rollout, "meta": meta})
         if progress is not None:
             progress(finished, len(cases))
@@ -151,6 +162,12 @@ def _seed(case_id: str, rollout: int, greedy: bool, seed: int) -> int:
     """Of a rollout in a batch: without the policy, so that two checkpoints share their draws."""
     identity = json.dumps([case_id, rollout, greedy, seed])
     return int.from_bytes(hashlib.sha256(identity.encode()).digest()[:8], "little")
+
+
+def _weights(policy: Policy | BatchPolicy) -> dict[str, str]:
+    """Tells the checkpoints apart that lay under one name at different times."""
+    digest = getattr(policy, "weights_digest", "")
+    return {"weights": digest[:12]} if digest else {}
 
 
 def _case_id(case: Any) -> str:
@@ -190,6 +207,11 @@ def _resume(
             raise InvalidArgument(
                 f"{path} holds another case {episode.case_id}, such as one with another rho; "
                 "choose another file"
+            )
+        if episode.meta.get("weights") != _weights(policy).get("weights"):
+            raise InvalidArgument(
+                f"{path} was played with other weights than {policy.name} has now; choose another "
+                "file, or move that one"
             )
         if episode.meta.get("seed") != seed:
             raise InvalidArgument(

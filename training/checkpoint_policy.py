@@ -28,6 +28,7 @@ from training.dialogue import EpisodeSpeaker, ExploitSpeaker, ExploreSpeaker, Me
 from training.engine import Engine, Sampling, TokenRecord
 from training.inprocess import InProcessEngine
 from training.models import load_policy
+from training.runs import weights_digest
 
 _SETTINGS = "play.json"
 
@@ -73,13 +74,20 @@ class CheckpointPolicy:
     """A language model as a batch policy.
 
     engine: samples its turns. tokens: its chat template, to read sampled turns as text.
+    weights_digest: of its checkpoint and adapter, where they lie in folders.
     """
 
     def __init__(
-        self, task: Task, engine: Engine, tokens: ChatTokens, settings: PlaySettings, name: str
+        self,
+        task: Task,
+        engine: Engine,
+        tokens: ChatTokens,
+        settings: PlaySettings,
+        name: str,
+        weights_digest: str = "",
     ) -> None:
         self.task, self.engine, self.tokens, self.settings = task, engine, tokens, settings
-        self.name = name
+        self.name, self.weights_digest = name, weights_digest
 
     @property
     def batch_size(self) -> int:
@@ -205,7 +213,8 @@ def load_checkpoint_policy(
         model = _with_adapter(model, adapter)
     tokens = ChatTokens(tokenizer)
     engine = InProcessEngine(model.to(_device()).eval(), tokens)
-    return CheckpointPolicy(task, engine, tokens, settings, name or spec)
+    digest = weights_digest(folder, *([Path(adapter)] if adapter else []))
+    return CheckpointPolicy(task, engine, tokens, settings, name or spec, digest)
 
 
 def _with_adapter(model: Any, folder: str) -> Any:

@@ -369,6 +369,16 @@ def _server_problems(config: Config) -> list[str]:
         found.append("vllm.sync is upload; give vllm.sidecar_url, http://HOST:PORT of the sidecar")
     if vllm.sync == "shared" and vllm.sidecar_url:
         found.append("vllm.sidecar_url is given but vllm.sync is shared; set vllm.sync=upload")
+    found += [
+        f"vllm.{name} has port {port[1]}, and the largest is 65535"
+        for name, url in (("url", vllm.url), ("sidecar_url", vllm.sidecar_url))
+        if (port := re.search(r":(\d+)/?$", url)) and int(port[1]) > 65535
+    ]
+    if config.lora.dropout:
+        found.append(
+            f"lora.dropout is {config.lora.dropout} and engine is vllm, which samples without; "
+            "set lora.dropout=0"
+        )
     unservable = sorted(set(config.lora.targets) - set(LINEAR_LAYERS))
     if unservable:
         found.append(f"lora.targets has {unservable[0]}, which vLLM serves no adapter of")

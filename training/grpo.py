@@ -1,4 +1,4 @@
-"""GRPO from a warmup: `accelerate launch training/grpo.py --config NAME_OR_FILE --start PATH`.
+"""GRPO from a warmup: `accelerate launch training/grpo.py --config NAME --start PATH --out PATH`.
 
 The same path trains the embedded policy on a CPU and MedGemma-4B on a GPU; model, LoRA and batch
 numbers differ. Gates before the first step, the validation set during training, `test` and the
@@ -36,16 +36,33 @@ _NEEDED = ("torch", "transformers", "trl", "peft", "accelerate", "datasets", "te
 @app.command()
 def main(
     config: Annotated[str, typer.Option(help="A shipped configuration or a TOML file.")],
-    start: Annotated[Path, typer.Option(help="Checkpoint folder to start from.")],
     out: Annotated[Path, typer.Option(help="Folder of the run.")],
+    start: Annotated[
+        Path | None,
+        typer.Option(help="Checkpoint folder to start from; by default model.source."),
+    ] = None,
     set_: Annotated[list[str], typer.Option("--set", help="section.field=value")] = [],  # noqa: B006
 ) -> None:
     """Train."""
     try:
-        train(load_config(config, set_), start, out)
+        chosen = load_config(config, set_)
+        train(chosen, start_of(chosen, start), out)
     except ClinicalEnvsError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(2) from None
+
+
+def start_of(config: Config, start: Path | None) -> Path:
+    """The checkpoint that training starts from: the given one, or the configuration's model.
+
+    Raises:
+        InvalidArgument: none is given, and the model is the embedded one.
+    """
+    if start is None and config.model.source == "embedded":
+        raise InvalidArgument(
+            "--start: the embedded policy needs a warmup; make one with clinical-envs train sft"
+        )
+    return start or Path(config.model.source)
 
 
 def train(config: Config, start: Path, out: Path) -> dict[str, Any]:
@@ -98,9 +115,9 @@ def _optimise(
     validator = kind(run, world, player, baseline, phases(run.config))
     validator.trainer = trainer
     trainer.add_callback(validator)
-    if run.writes:
-        trainer.add_callback(_tensorboard(run.folder / "tensorboard"))
     last = last_checkpoint(run.checkpoints)
+    if run.writes:
+        trainer.add_callback(_tensorboard(run.folder / "tensorboard", last))
     if isinstance(validator, ServedValidator):
         train_served(run, validator, last)
     else:
@@ -185,11 +202,13 @@ def play_settings(config: Config) -> PlaySettings:
     )
 
 
-def _tensorboard(folder: Path) -> Any:
+def _tensorboard(folder: Path, last: str | None) -> Any:
+    """Writes into `folder`; points after the checkpoint that training goes on from are dropped."""
     from torch.utils.tensorboard import SummaryWriter
     from transformers.integrations import TensorBoardCallback
 
-    return TensorBoardCallback(SummaryWriter(str(folder)))
+    step = int(Path(last).name.split("-")[1]) if last else 0
+    return TensorBoardCallback(SummaryWriter(str(folder), purge_step=step + 1))
 
 
 def _arguments(config: Config, folder: Path) -> Any:

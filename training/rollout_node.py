@@ -34,6 +34,9 @@ INSTALL = (
 )
 _LIVE_ADAPTERS = 2  # the policy's, and its successor while it is loaded
 _ALWAYS = {
+    # how the processes of one server find each other, by default at the machine's own address
+    "VLLM_HOST_IP": "127.0.0.1",
+    "GLOO_SOCKET_IFNAME": "lo",
     "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True",
     "HF_HUB_OFFLINE": "1",
     "VLLM_NO_USAGE_STATS": "1",

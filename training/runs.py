@@ -118,7 +118,7 @@ class Run:
                 if (row["step"] <= step if "step" in row else row["update"] <= update)
             ]
             text = "".join(json.dumps(row) + "\n" for row in kept)
-            (self.folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
+            _write_whole(self.folder / f"{name}.jsonl", text)
         for path in self.folder.glob("*/*update-*"):
             number = int(path.name.split("update-")[1].split(".")[0])
             if number > update and path.parent.name == "policies":
@@ -137,7 +137,7 @@ def open_run(folder: Path, config: Config, *, kind: Kind, task: str, start: str)
     run = Run(folder, config, _claimed(folder) if process()[0] == 0 else None)
     known = {"kind": kind, "task": task, "config_hash": config.hash, "start": start}
     if run.writes:
-        known["start_digest"] = _digest(Path(start))
+        known["start_digest"] = weights_digest(Path(start))
     if run.writes and (folder / "run.json").exists():
         _take_up(run, known)
     elif run.writes:
@@ -171,14 +171,16 @@ def _claimed(folder: Path) -> object:
     return lock
 
 
-def _digest(start: Path) -> str:
-    """SHA-256 of the weights and configuration in a folder; empty for what is no folder."""
-    files = [start / "config.json", *sorted(start.glob("*.safetensors"))]
+def weights_digest(*places: Path) -> str:
+    """SHA-256 of the weights and configurations in folders; empty where none is a folder."""
+    folders = [place for place in places if place.is_dir()]
     found = hashlib.sha256()
-    for file in (file for file in files if file.is_file()):
-        with file.open("rb") as content:
-            found.update(hashlib.file_digest(content, "sha256").digest())
-    return found.hexdigest() if start.is_dir() else ""
+    for folder in folders:
+        files = [folder / "config.json", *sorted(folder.glob("*.safetensors"))]
+        for file in (file for file in files if file.is_file()):
+            with file.open("rb") as content:
+                found.update(hashlib.file_digest(content, "sha256").digest())
+    return found.hexdigest() if folders else ""
 
 
 def _begin(run: Run, known: dict[str, str]) -> None:
@@ -322,9 +324,14 @@ def _toml_lines(items: Iterable[tuple[str, Any]]) -> str:
 
 
 def _write_json(file: Path, data: dict[str, Any]) -> None:
-    fresh = file.with_suffix(".tmp")
     text = json.dumps(_no_nan(data), indent=1, ensure_ascii=False, allow_nan=False)
-    fresh.write_text(text + "\n", encoding="utf-8")
+    _write_whole(file, text + "\n")
+
+
+def _write_whole(file: Path, text: str) -> None:
+    """As it was or as it shall be, whenever a kill or a full disk comes."""
+    fresh = file.with_suffix(".tmp")
+    fresh.write_text(text, encoding="utf-8")
     fresh.replace(file)
 
 

@@ -14,7 +14,7 @@ from training.adapter_sync import AdapterSync, Carrier, SharedFolder, Upload
 from training.config import Config
 from training.on_policy import TOLERANCE
 from training.patience import Patience, ServedError, everywhere
-from training.runs import Run, wait_for_all
+from training.runs import Run, wait_for_all, weights_digest
 from training.vllm_server import VllmServer
 
 if TYPE_CHECKING:
@@ -124,7 +124,8 @@ def served_policy(
     else:
         sync.publish(name, copy)
     tokens = ChatTokens(AutoTokenizer.from_pretrained(start))
-    return CheckpointPolicy(task, ServedEngine(sync, tokens), tokens, settings, name)
+    digest = weights_digest(Path(start), *([] if adapter is None else [adapter]))
+    return CheckpointPolicy(task, ServedEngine(sync, tokens), tokens, settings, name, digest)
 
 
 def _carrier(config: Config) -> Carrier:

@@ -8,11 +8,16 @@ for when the run goes on.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
+
 from training.patience import ServedError
-from training.runs import Run, is_whole
+from training.runs import Run, is_whole, last_checkpoint
 from training.validation import Validator
+
+_UNWRITTEN = (OSError, RuntimeError, SafetensorError)  # what a full disk raises, by who writes
 
 
 class ServedValidator(Validator):
@@ -42,31 +47,45 @@ def train_served(run: Run, validator: ServedValidator, checkpoint: str | None) -
     """Every update from a checkpoint on.
 
     Raises:
-        ServedError: the server stayed away or plays something else; says what was kept.
+        ServedError: the server stayed away or plays something else, or an adapter found no room;
+            says what was kept.
     """
     trainer = validator.trainer
     try:
         trainer.train(resume_from_checkpoint=checkpoint)
     except ServedError as error:
-        _keep(run, validator)
-        raise _stopped(run, error, trainer.state.global_step) from None
+        raise _stopped(run, error, _kept(run, validator)) from None
+    except _UNWRITTEN as failure:
+        if validator.stopped is None:
+            raise
+        raise _stopped(run, validator.stopped, failure) from None
     finally:
         trainer.sync.check = None  # it holds the model
     if validator.stopped is not None:
-        raise _stopped(run, validator.stopped, trainer.state.global_step)
+        raise _stopped(run, validator.stopped)
 
 
-def _keep(run: Run, validator: ServedValidator) -> None:
-    """The state after the last whole step, unless there is no step or it has been saved."""
+def _kept(run: Run, validator: ServedValidator) -> Exception | None:
+    """Saves the state after the last whole step, if there is one that is not saved; or why not."""
     trainer = validator.trainer
-    step = trainer.state.global_step
-    folder = run.checkpoints / f"checkpoint-{step}"
-    if step and not is_whole(folder):
+    folder = run.checkpoints / f"checkpoint-{trainer.state.global_step}"
+    if not trainer.state.global_step or is_whole(folder):
+        return None
+    try:
         trainer._save_checkpoint(trainer.model, None)
         if run.writes:
             validator.player.settings.write(folder)
+    except _UNWRITTEN as failure:
+        return failure
+    return None
 
 
-def _stopped(run: Run, error: ServedError, step: int) -> ServedError:
-    kept = f"the state after step {step} is kept" if step else "no step had been taken"
+def _stopped(run: Run, error: ServedError, unsaved: Exception | None = None) -> ServedError:
+    """The error with what is kept. unsaved: why the state of the last step could not be saved."""
+    last = last_checkpoint(run.checkpoints)
+    kept = f"the state after step {Path(last).name.split('-')[1]} is kept" if last else ""
+    if unsaved is not None:
+        lost = f"the last step could not be saved ({unsaved})"
+        kept = f"{lost}, {kept or 'no step is kept'}"
+    kept = kept or "no step had been taken"
     return ServedError(f"{error}. Stopped, {kept}: the same command goes on in {run.folder}")

@@ -229,7 +229,7 @@ app = typer.Typer(add_completion=False)
 def main(
     adapters: Annotated[Path, typer.Option(metavar="FOLDER", help="Where adapters are kept.")],
     host: Annotated[str, typer.Option(help="Address to bind.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to bind.")] = 8001,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to bind.")] = 8001,
     token_file: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help=f"Token, mode 600; by default {TOKEN_VARIABLE}."),

@@ -189,6 +189,15 @@ def test_a_taken_port_is_told_before_a_model_is_loaded(
         assert "choose another --sidecar-port" in line
 
 
+@pytest.mark.parametrize("option", ["--port", "--sidecar-port"])
+def test_a_port_that_cannot_be_is_refused(
+    fake_vllm: dict[str, str], checkpoint: Path, option: str
+) -> None:
+    said = ran(fake_vllm, "--model", checkpoint, option, 65536, code=2).stderr
+    assert option in said
+    assert "65535" in said
+
+
 @pytest.mark.parametrize(
     ("name", "content", "told"),
     [

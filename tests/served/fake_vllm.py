@@ -50,7 +50,8 @@ class Settings:
 class Faults:
     """What goes wrong with the next requests. Counts are used up one a request.
 
-    dies_playing, dies_loading: ends of the names of adapters that kill the process.
+    dies_playing, dies_loading: ends of the names of adapters that kill the process. dies_after:
+    requests that are still answered before one kills it; negative never.
     """
 
     hang_s: float = 0.0
@@ -61,6 +62,7 @@ class Faults:
     load_hang_s: float = 0.0
     dies_playing: str = "-"
     dies_loading: str = "-"
+    dies_after: int = -1
 
 
 @dataclass
@@ -171,6 +173,7 @@ class Handler(BaseHTTPRequestHandler):
     sampler: Sampler
     faults: Faults
     seen: Seen
+    resets = 0
 
     def do_GET(self) -> None:
         if self.path == "/health":
@@ -202,8 +205,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def _complete(self, body: dict[str, Any]) -> None:
         sampler, faults = self.sampler, self.faults
-        if body["model"].endswith(faults.dies_playing):
+        if body["model"].endswith(faults.dies_playing) or faults.dies_after == 0:
             os._exit(1)
+        faults.dies_after -= 1
         if faults.drops:
             faults.drops -= 1
             self.close_connection = True
@@ -215,7 +219,11 @@ class Handler(BaseHTTPRequestHandler):
             return
         if faults.hangs:
             faults.hangs -= 1
+            began = Handler.resets
             time.sleep(faults.hang_s)
+            if Handler.resets != began:  # of a test that is over
+                self.close_connection = True
+                return
         longest = max(map(len, body["prompt"]))
         if body["model"] not in (BASE, *sampler.adapters):
             self._refuse(404, f"The model `{body['model']}` does not exist.", "NotFoundError")
@@ -267,6 +275,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _reset(self) -> None:
         """As new."""
+        Handler.resets += 1
         vars(self.faults).update(vars(Faults()))
         vars(self.seen).update(vars(Seen()))
         with self.sampler.lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -182,6 +183,46 @@ def test_whenever_a_server_stays_away_the_state_is_kept_and_the_same_command_goe
     run(chosen, toy_start, folder)
     assert_whole(folder)
     assert len({row["policy"] for row in read_rows(folder / "rollouts.jsonl")}) == STEPS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("fault", "tried"),
+    [({"dies_loading": "-v2"}, 2), ({"dies_playing": "-v2"}, 2), ({"dies_playing": "-v1"}, 1)],
+)
+def test_where_the_disk_has_no_room_for_the_last_state_the_run_says_what_it_kept(
+    config: Config,
+    toy_start: Path,
+    start_fake: Callable[..., Fake],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    fault: dict[str, str],
+    tried: int,
+) -> None:
+    """At the end of a step, in its evaluation, and while rollouts are played."""
+    from training.served_trainer import ServedTrainer
+
+    saved: list[int] = []
+
+    def full(trainer: Any, *_: Any, **__: Any) -> None:
+        saved.append(trainer.state.global_step)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    fake, folder = start_fake(), tmp_path / "run"
+    fake.control(**fault)
+    with monkeypatch.context() as changed:
+        changed.setattr(ServedTrainer, "_save_checkpoint", full)
+        with pytest.raises(ServedError) as caught:
+            run(served(config, fake, patience_s=1.0), toy_start, folder)
+    message = str(caught.value)
+    assert "given up after 1 s" in message
+    assert "Stopped, the last step could not be saved ([Errno 28] No space left" in message
+    assert message.endswith(f"no step is kept: the same command goes on in {folder}")
+    assert saved == [tried]
+    fake.start()
+    fake.wait()
+    run(served(config, fake), toy_start, folder)
+    assert_whole(folder)
 
 
 @pytest.mark.slow

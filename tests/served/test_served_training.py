@@ -24,6 +24,7 @@ pytest.importorskip("httpx", reason=NEEDS)
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")  # TRL and PEFT use old names
 GROUPS, SIZE = 4, 4
+SHORTEST_RUN = 6  # requests of three steps: in each some rollout of sixteen asks, and all commit
 
 
 class Training:
@@ -206,19 +207,15 @@ def test_killed_at_a_random_moment_and_restarted_the_run_finishes_with_every_epi
 ) -> None:
     fake, said = start_fake(seed=seed), list[str]()
     made = train(fake, said=said)
-    delay = float(np.random.default_rng(seed).uniform(0.05, 1.5))
-
-    def kill() -> None:
-        time.sleep(delay)
-        fake.kill()
-        time.sleep(0.2)
-        fake.start()
-
     made.trainer.meet_server(made.player.tokens)
-    killer = threading.Thread(target=kill)
-    killer.start()
+    answered = int(np.random.default_rng(seed).integers(SHORTEST_RUN))
+    fake.control(dies_after=answered)
+    reviver = threading.Thread(target=revive, args=(fake,))
+    reviver.start()
     made.trainer.train()
-    killer.join()
+    reviver.join(timeout=60.0)
+    assert not reviver.is_alive(), "it was never killed"
+    assert any("trying again for" in line for line in said)
     assert identities(made.rows) == every_episode_once(3)
     assert {row["staleness"] for row in made.rows} == {0}
     assert made.trainer.state.global_step == 3

@@ -41,6 +41,11 @@ URL = "http://rollout-node:8000"
             {"engine": "vllm", "vllm": {"url": URL}, "lora": {"targets": ["q_proj", "lm_head"]}},
             "lora.targets has lm_head",
         ),
+        (
+            {"engine": "vllm", "vllm": {"url": URL}, "lora": {"dropout": 0.05}},
+            "engine is vllm, which samples without; set lora.dropout=0",
+        ),
+        ({"engine": "vllm", "vllm": {"url": "http://node:99999"}}, "vllm.url has port 99999"),
     ],
     ids=str,
 )

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
 
 pytest.importorskip("trl", reason="pip install 'clinical-envs[train]'")
+
+from safetensors.torch import load_file, save_file
 
 from clinical_envs import load_task
 from clinical_envs.episode import AskTurn, CommitTurn, InvalidTurn
@@ -174,6 +177,25 @@ def test_a_warmup_speaks_the_protocol_and_each_rollout_is_its_own(warmup, world,
     assert policy.name == f"hf:{warmup.folder}"
     greedy = {episode.turns for episode in played if episode.greedy}
     assert len(greedy) < len({episode.turns for episode in played})
+
+
+def test_episodes_of_other_weights_under_the_same_path_are_not_continued(
+    warmup, world, few, tmp_path
+):
+    start, file, cases = tmp_path / "start", tmp_path / "episodes.jsonl", world.cases("validation")
+    shutil.copytree(warmup.folder, start)
+
+    def played(count):
+        policy = load_checkpoint_policy(world.task, f"hf:{start}")
+        return evaluate(world, policy, cases[:count], k=1, out=file)
+
+    (first,) = played(1)
+    assert played(2)[0] == first
+    weights = load_file(start / "model.safetensors")
+    name = next(iter(weights))
+    save_file(weights | {name: weights[name] + 1.0}, start / "model.safetensors", {"format": "pt"})
+    with pytest.raises(InvalidArgument, match=r"other weights than hf:.* has now; choose another"):
+        played(2)
 
 
 def without_surprise(episode):

@@ -141,13 +141,15 @@ def test_a_killed_run_resumes_and_ends_as_an_unbroken_one(unbroken, few, tmp_pat
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    deadline = time.monotonic() + 120
-    # past the checkpoint of update 2, so that what came after it must be dropped and made again
-    while len(read_rows(folder / "metrics.jsonl")) < 3:
-        assert process.poll() is None, "it ended before it could be killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
+    deadline = time.monotonic() + 300
+    try:
+        # past the checkpoint of update 2, so that what came after it must be dropped and made again
+        while len(read_rows(folder / "metrics.jsonl")) < 3:
+            assert process.poll() is None, "it ended before it could be killed"
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+    finally:
+        process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
     assert json.loads((folder / "run.json").read_text())["status"] == "training"
     assert (folder / "checkpoints" / "checkpoint-2").is_dir()

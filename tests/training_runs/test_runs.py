@@ -120,6 +120,22 @@ def test_rewinding_keeps_what_lies_up_to_the_checkpoint_and_nothing_else(tmp_pat
     assert files == {"validation-start"} | {f"validation-{name}" for name in names}
 
 
+def test_a_log_stays_as_it_was_where_rewinding_finds_no_room(tmp_path, monkeypatch):
+    run = opened(tmp_path)
+    for at in range(4):
+        run.append("validation", row(at))
+
+    def half(path, text, **_):
+        path.write_bytes(text[:3].encode())
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as changed:
+        changed.setattr("pathlib.Path.write_text", half)
+        with pytest.raises(OSError, match="No space"):
+            run.rewind(2, 2)
+    assert [r["update"] for r in run.rows("validation")] == [0, 1, 2, 3]
+
+
 def test_rewinding_between_two_phases_keeps_the_step_that_was_taken(tmp_path):
     run = opened(tmp_path)
     for step in range(1, 7):

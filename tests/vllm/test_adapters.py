@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 from tests.training.toy import NEEDS
@@ -69,6 +70,19 @@ def here(model: Any, prompt: tuple[int, ...], reply: Reply) -> np.ndarray[Any, A
         logits = model(input_ids=torch.tensor([[*prompt, *reply.ids]])).logits[0]
     told = torch.log_softmax(logits[len(prompt) - 1 : -1].float(), -1)
     return told.gather(1, torch.tensor(reply.ids)[:, None])[:, 0].numpy()
+
+
+def test_every_port_of_the_node_is_on_loopback(node: Node) -> None:
+    """Those between vLLM's own processes too, which ask for no secret."""
+    assert node.process is not None
+    root = psutil.Process(node.process.pid)
+    bound = {
+        open_.laddr.ip
+        for process in (root, *root.children(recursive=True))
+        for open_ in process.net_connections(kind="tcp")
+        if open_.status == psutil.CONN_LISTEN
+    }
+    assert bound == {"127.0.0.1"}
 
 
 def test_base_and_two_adapters_differ_and_each_equals_the_trainers(

@@ -16,11 +16,15 @@ def serve(
         Path, typer.Option(metavar="DIR", help="Checkpoint that training starts from.")
     ],
     host: Annotated[str, typer.Option(help="Address that both services bind.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port of the inference server.")] = 8000,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port of the inference server.")
+    ] = 8000,
     adapters: Annotated[
         Path, typer.Option(metavar="DIR", help="Where uploaded adapters are kept.")
     ] = Path("build/adapters"),
-    sidecar_port: Annotated[int, typer.Option(help="Port that takes adapter uploads.")] = 8001,
+    sidecar_port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port that takes adapter uploads.")
+    ] = 8001,
     token_file: Annotated[
         Path | None,
         typer.Option(

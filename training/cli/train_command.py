@@ -89,10 +89,10 @@ def grpo(
 
         rehearse(_from(chosen, start), folder)
         return
-    from training.grpo import train
+    from training.grpo import start_of, train
 
     try:
-        data = train(chosen, _start(chosen, start), folder)
+        data = train(chosen, start_of(chosen, start), folder)
     except KeyboardInterrupt:
         raise _stopped(folder) from None
     if as_json:
@@ -125,18 +125,6 @@ def _from(config: Config, start: Path | None) -> Config:
     if start is None:
         return config
     return replace(config, model=replace(config.model, source=str(start)))
-
-
-def _start(config: Config, start: Path | None) -> Path:
-    from clinical_envs.errors import InvalidArgument
-
-    if start is not None:
-        return start
-    if config.model.source == "embedded":
-        raise InvalidArgument(
-            "--start: the embedded policy needs a warmup; make one with clinical-envs train sft"
-        )
-    return Path(config.model.source)
 
 
 def _stopped(folder: Path) -> typer.Exit:
