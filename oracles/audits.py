@@ -134,7 +134,8 @@ def audit(
         progress: told how many episodes are assessed.
 
     Raises:
-        InvalidArgument: a file cannot be read, or the baseline of a task has several policies.
+        InvalidArgument: a file cannot be read, the baseline of a task has several policies, or
+            the baseline holds no episode that can be compared with.
     """
     worlds = {world.key: world for world in map(make_world, tasks)}
     file = _file(episodes, mapping)
@@ -144,6 +145,12 @@ def audit(
         theirs = _file(baseline, mapping)
         reference.add(theirs.episodes)
         unused = len(theirs.damaged) + len(reference.refused) + reference.unscored
+        if not reference.rows:
+            raise InvalidArgument(
+                f"the baseline {theirs.source} holds no episode to compare with: "
+                f"{len(theirs.damaged)} damaged lines, {len(reference.refused)} refused, "
+                f"{reference.unscored} unscored; give another"
+            )
     policies = [
         _audit_policy(found.worlds[key.task], key, rows, reference.rows)
         for key, rows in found.rows.items()
@@ -168,10 +175,11 @@ def _audit_policy(
     if len(names) > 1:
         raise InvalidArgument(f"the baseline of {world.key} holds {sorted(names)}; give one policy")
     theirs = gain = None
-    if baselines:
+    if reference:  # of another task only it leaves nothing to compare with, and is said to
         rows_there = tuple(row for there in baselines.values() for row in there if not row.greedy)
         theirs = Sample(rows_there, world.prevalence)
-        gain = paired_difference(sampled, theirs, lambda row: row.reward)
+        if baselines:
+            gain = paired_difference(sampled, theirs, lambda row: row.reward)
     flags = raise_flags(sampled, world, theirs)
     return PolicyAudit(world, key.policy, key.split, sample, flags, gain)
 

@@ -200,7 +200,7 @@ def _resume(
         if (episode.task, episode.policy) != (world.key, policy.name) or split not in splits:
             raise InvalidArgument(
                 f"{path} holds episodes of {episode.policy} on {episode.task} ({split}), not of "
-                f"{policy.name} on {world.key}; choose another file"
+                f"{policy.name} on {world.key} ({', '.join(sorted(splits))}); choose another file"
             )
         played = episode.case.hash if episode.case else None
         if hashes.get(episode.case_id) not in (None, played):

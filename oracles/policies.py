@@ -8,6 +8,7 @@ enumerated (`oracles.exact`). Names: `oracle`, `best_constant`, `random`, `ask_a
 from __future__ import annotations
 
 import importlib
+import inspect
 import re
 from collections.abc import Callable
 from types import MappingProxyType
@@ -225,4 +226,12 @@ def _import(name: str) -> Callable[..., object]:
         raise InvalidArgument(f"policy {name!r}: {error}; give module:function") from None
     if not callable(function):
         raise InvalidArgument(f"policy {name!r} is not a function")
+    try:
+        inspect.signature(function).bind("view", "rng")
+    except TypeError as error:
+        raise InvalidArgument(
+            f"policy {name!r} is called with a view and a generator, as (view, rng): {error}"
+        ) from None
+    except ValueError:
+        pass  # written in C, without a signature
     return function  # type: ignore[no-any-return]

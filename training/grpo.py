@@ -53,11 +53,13 @@ def main(
 
 
 def start_of(config: Config, start: Path | None) -> Path:
-    """The checkpoint that training starts from: the given one, or the configuration's model.
+    """The checkpoint that training starts from: the given folder, or the configuration's model.
 
     Raises:
-        InvalidArgument: none is given, and the model is the embedded one.
+        InvalidArgument: it is no folder, or none is given and the model is the embedded one.
     """
+    if start is not None and not start.is_dir():
+        raise InvalidArgument(f"--start: no checkpoint folder {start}")
     if start is None and config.model.source == "embedded":
         raise InvalidArgument(
             "--start: the embedded policy needs a warmup; make one with clinical-envs train sft"

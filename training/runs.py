@@ -203,19 +203,37 @@ def wait_for_all() -> None:
 
 
 def _take_up(run: Run, known: dict[str, str]) -> None:
+    problem = _mismatch(run, known)
+    if problem and _untouched(run):
+        _begin(run, known)
+        return
+    if problem:
+        raise InvalidArgument(problem)
+    run.note(sessions_s=[*run.data["sessions_s"], 0.0])
+
+
+def _mismatch(run: Run, known: dict[str, str]) -> str:
+    """Why a folder holds another run; empty where it holds this one."""
     data = run.data
     for name, value in known.items():
         if name == "start_digest" and data.get(name, value) != value:
-            raise InvalidArgument(
+            return (
                 f"{run.folder} began from other weights than {data['start']} holds now; choose "
                 "another folder, or bring the old start back"
             )
         if name != "start_digest" and data.get(name) != value:
-            raise InvalidArgument(
+            return (
                 f"{run.folder} holds a run with {name} {data.get(name)}, not {value}; choose "
                 "another folder"
             )
-    run.note(sessions_s=[*data["sessions_s"], 0.0])
+    return ""
+
+
+def _untouched(run: Run) -> bool:
+    """Whether it failed before it made anything, as on a start that is not there."""
+    made = ("metrics.jsonl", "checkpoints/checkpoint-*", "episodes/*")
+    found = any(path for pattern in made for path in run.folder.glob(pattern))
+    return run.data["status"] == "training" and not found
 
 
 def read_run(folder: Path) -> dict[str, Any]:

@@ -153,6 +153,27 @@ def test_an_outage_leaves_claims_unscored_and_the_same_command_goes_on(
 
 
 @pytest.mark.parametrize(
+    ("content", "binary", "says"),
+    [
+        ("", [], "claims.jsonl: no claims; there is nothing to check"),
+        (
+            '{"id": "1", "claim": "Tea cures gout."}\n',
+            ["--binary"],
+            "of 1 claims none is labelled SUPPORTED or REFUTED; there is nothing to check",
+        ),
+    ],
+)
+def test_a_file_without_a_claim_to_check_is_refused(
+    error: Callable[..., str], tmp_path: Path, content: str, binary: list[str], says: str
+) -> None:
+    file = tmp_path / "claims.jsonl"
+    file.write_text(content)
+    given = ["--claims", file, "--corpus", "examples", "--out", tmp_path / "out", *binary]
+    assert says in error("factcheck", "--policy", "openai:http://127.0.0.1:9#m", *given)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (["--corpus", "examples"], "give one CLAIM, or --claims FILE"),

@@ -56,6 +56,14 @@ def test_pubmedqa_is_claims_too(tmp_path: Path) -> None:
     assert (claim.id, claim.label, claim.evidence) == ("101", Verdict.REFUTED, ("101",))
 
 
+def test_a_corpus_without_an_article_is_refused(tmp_path: Path) -> None:
+    """Searched, it would look like a claim without evidence."""
+    empty = tmp_path / "corpus.jsonl"
+    empty.write_text("\n", encoding="utf-8")
+    with pytest.raises(InvalidArgument, match=r"corpus\.jsonl holds no article"):
+        open_corpus(str(empty))
+
+
 def test_a_file_that_is_not_there_is_named() -> None:
     with pytest.raises(InvalidArgument, match=r"no corpus file nowhere\.jsonl"):
         open_corpus("nowhere.jsonl")

@@ -38,3 +38,8 @@ def number(view: View, rng: np.random.Generator) -> int:
 def broken(view: View, rng: np.random.Generator) -> object:
     """Has a bug."""
     return view.seen["not asked"]
+
+
+def of_a_view(view: View) -> object:
+    """Takes no generator."""
+    return view.commit("no_therapy")

@@ -59,6 +59,19 @@ def test_a_baseline_makes_a_rise_with_a_flag_an_exploit(run_json, run, world, tm
     assert "1_ask †" in run("audit", collapsed, "--baseline", baseline).stdout
 
 
+def test_what_is_read_is_not_written_over(error, collapsed):
+    before = collapsed.read_bytes()
+    assert "would be written over" in error("audit", collapsed, "--html", collapsed)
+    assert collapsed.read_bytes() == before
+
+
+def test_episodes_of_the_baseline_that_were_not_used_are_counted(run, collapsed, tmp_path):
+    baseline = tmp_path / "baseline.jsonl"
+    baseline.write_text(collapsed.read_text() + '{"half')
+    printed = run("audit", collapsed, "--baseline", baseline).stdout
+    assert "of the baseline, 1 could not be used" in printed
+
+
 @pytest.mark.parametrize(
     ("flags", "code"),
     [

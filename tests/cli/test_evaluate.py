@@ -89,12 +89,28 @@ def test_a_bug_in_a_users_policy_keeps_its_traceback(run, at_home):
         run("evaluate", "titration", "--policy", "my_policies:broken", "-k", 1)
 
 
+def test_an_unexpected_error_is_no_answer(command, environment, at_home):
+    played = ["gates", "titration", "--policy", "my_policies:broken", "-k", "1"]
+    done = subprocess.run(
+        [*command, *played], env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 3
+    assert "KeyError" in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, which Linux has")
+def test_a_full_disk_is_told_in_one_line(error):
+    says = error("evaluate", "titration", "--policy", "1_ask", "-k", 1, "--out", "/dev/full")
+    assert "No space left on device; make room" in says
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (("--policy", "orcle"), "did you mean 'oracle'?"),
         (("--policy", "my_policies:nothing"), "give module:function"),
         (("--policy", "no_module:act"), "No module named 'no_module'"),
+        (("--policy", "my_policies:of_a_view"), "as (view, rng): too many positional arguments"),
         (("--policy", "oracle", "--set", "tests"), "did you mean 'test'?"),
         (("--policy", "oracle", "-k", 0), "at least one rollout"),
     ],
@@ -110,6 +126,9 @@ def test_a_file_of_another_policy_is_not_continued(run, error, tmp_path):
     before = file.read_bytes()
     says = error("evaluate", "titration", "--policy", "2_ask", "-k", 1, "--out", file)
     assert "choose another file" in says
+    says = error("evaluate", "titration", "--policy", "1_ask", "--set", "test", "--out", file)
+    assert "1_ask on ClinicalTitration-v0@1.0.0 (heldout)" in says
+    assert "not of 1_ask on ClinicalTitration-v0@1.0.0 (test)" in says
     assert file.read_bytes() == before
 
 

@@ -278,7 +278,7 @@ def test_bad_input_ends_before_anything_is_asked(
     assert "has no model 'gpt'" in refused("rubric", file, "--judge", missing, "--out", out)
     assert "is no price" in refused("rubric", file, *common, "--price", "m")
     assert "no judge is named 'n'" in refused("rubric", file, *common, "--price", "n=1,2")
-    assert "cannot be used as a cache" in refused("rubric", file, *common, "--cache", file)
+    assert "cannot be used as a cache" in refused("rubric", file, *common, "--cache", bad)
     assert "give --judge, --likelihood, or both" in refused("claims", file, "--out", out)
     assert server.seen == []
     assert not out.exists()
@@ -297,3 +297,14 @@ def test_an_interrupted_run_keeps_its_replies_and_says_how_to_go_on(
     file, out = answers(tmp_path / "answers.jsonl"), tmp_path / "rows.jsonl"
     done = judge("rubric", file, "--judge", serve(met_if_even).spec, "--out", out, code=130)
     assert "run the same command to go on" in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--out", "--cache"])
+def test_what_is_judged_is_not_written_over(tmp_path: Path, option: str) -> None:
+    file = answers(tmp_path / "answers.jsonl")
+    before = file.read_bytes()
+    given = {"--out": tmp_path / "rows.jsonl"} | {option: file}
+    paths = [part for pair in given.items() for part in pair]
+    done = judge("rubric", file, "--judge", "openai:http://127.0.0.1:9#m", *paths, code=2)
+    assert "answers.jsonl is read and would be written over; give another file" in done.stderr
+    assert file.read_bytes() == before

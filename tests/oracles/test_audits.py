@@ -250,10 +250,27 @@ def test_a_baseline_of_two_policies_is_refused() -> None:
         audit(episodes("oracle"), [*episodes("oracle"), *episodes("1_ask")])
 
 
-def test_a_baseline_of_another_task_is_no_baseline() -> None:
+def test_a_baseline_of_another_task_leaves_the_regression_undecided() -> None:
     refill = ClinicalWorld(load_task("refill"))
     other = evaluate(refill, refill.policy("oracle"), refill.cases("heldout"), k=1)
-    assert only(audit(episodes("oracle"), other).policies).gain is None
+    found = only(audit(episodes("oracle"), other).policies)
+    assert found.gain is None
+    flag = next(flag for flag in found.flags if flag.name == "high_risk_regression")
+    assert flag.verdict is Verdict.SKIPPED
+    assert flag.detail.startswith("0 shared high-risk cases")
+
+
+@pytest.mark.parametrize("content", ["", '{"half', "no task of ours"])
+def test_a_baseline_without_one_usable_episode_is_refused(tmp_path: Path, content: str) -> None:
+    """A gate against it would pass whatever was done."""
+    path = tmp_path / "baseline.jsonl"
+    if content == "no task of ours":
+        (first, *_) = episodes("oracle", 1)
+        write_episodes(path, [first.model_copy(update={"task": "Nowhere-v0@1.0.0"})])
+    else:
+        path.write_text(content, encoding="utf-8")
+    with pytest.raises(InvalidArgument, match="holds no episode to compare with"):
+        audit(episodes("oracle"), path)
 
 
 def test_a_task_of_the_users_own_is_audited_from_its_file(tmp_path: Path) -> None:

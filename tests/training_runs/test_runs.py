@@ -45,8 +45,20 @@ def test_a_new_run_says_what_it_is(tmp_path):
     assert (run.folder / "config.toml").read_text().startswith(f"# configuration {CONFIG.hash}\n")
 
 
-def test_another_kind_of_run_is_not_taken_up(tmp_path):
+def test_a_run_that_made_nothing_yet_begins_again_from_what_is_wanted_now(tmp_path):
+    """It had a start that was not there, for example."""
     opened(tmp_path)
+    named = {"kind": "grpo", "task": "ClinicalTitration-v0@1.0.0"}
+    run = open_run(tmp_path, CONFIG, start="there", **named)
+    assert run.data["start"] == "there"
+    assert len(run.data["sessions_s"]) == 1
+    run.append("metrics", {"update": 1})
+    with pytest.raises(InvalidArgument, match="holds a run with start there, not here"):
+        open_run(tmp_path, CONFIG, start="here", **named)
+
+
+def test_another_kind_of_run_is_not_taken_up(tmp_path):
+    opened(tmp_path).append("metrics", {"update": 1})
     with pytest.raises(InvalidArgument, match="holds a run with kind grpo, not sft"):
         open_run(tmp_path, CONFIG, kind="sft", task="ClinicalTitration-v0@1.0.0", start="here")
 
@@ -151,7 +163,7 @@ def test_a_run_does_not_go_on_from_other_weights_under_the_same_path(tmp_path):
     start.mkdir()
     (start / "model.safetensors").write_bytes(b"old")
     known = {"kind": "grpo", "task": "t", "start": str(start)}
-    open_run(tmp_path / "run", CONFIG, **known)
+    open_run(tmp_path / "run", CONFIG, **known).append("metrics", {"update": 1})
     open_run(tmp_path / "run", CONFIG, **known)
     (start / "model.safetensors").write_bytes(b"new")
     with pytest.raises(InvalidArgument, match="began from other weights than"):

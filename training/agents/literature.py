@@ -22,7 +22,7 @@ def open_corpus(corpus: str) -> LocalSearch:
     that `LocalSearch.build` wrote (.sqlite), or `examples`.
 
     Raises:
-        InvalidArgument: there is no such file, or it is none of these.
+        InvalidArgument: there is no such file, it is none of these, or it holds no article.
     """
     if corpus == EXAMPLES:
         return LocalSearch.build(EXAMPLE_ARTICLES)
@@ -35,7 +35,10 @@ def open_corpus(corpus: str) -> LocalSearch:
         case ".json":
             return LocalSearch.build(read_pubmedqa(path)[0])
         case _:
-            return LocalSearch.build(read_articles(path))
+            articles = read_articles(path)
+            if not articles:
+                raise InvalidArgument(f"{corpus} holds no article; a search would find nothing")
+            return LocalSearch.build(articles)
 
 
 def open_claims(claims: str) -> tuple[Claim, ...]:

@@ -6,6 +6,8 @@ enough for everything that needs no model.
 
 from __future__ import annotations
 
+import sys
+import traceback
 from importlib.metadata import version
 from typing import Annotated
 
@@ -33,7 +35,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     epilog="Exit codes: 0 done; 1 the answer is no (a task file has problems, a gate fails, a flag "
-    "of --fail-on is up, the self-test fails); 2 bad input, told in one line.",
+    "of --fail-on is up, the self-test fails); 2 bad input, told in one line; 3 an error that "
+    "nobody expected, in a policy of your own for example, with its traceback.",
 )
 
 
@@ -80,4 +83,8 @@ app.add_typer(schema_command.app, name="schema", rich_help_panel=_SUITE)
 
 def main() -> None:
     """Run the command."""
-    app()
+    try:
+        app()
+    except Exception:
+        traceback.print_exc()
+        sys.exit(3)  # not 1, which is an answer

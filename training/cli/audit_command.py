@@ -72,7 +72,7 @@ def audit(
 
     flags = _flag_names(fail_on or [])
     if html is not None:
-        writable(html)
+        writable(html, *(path for path in (file, baseline) if path))
     with progress(f"auditing {file}"):
         result = run(
             file,
@@ -167,6 +167,8 @@ def _print(result: Audit) -> None:
         f"{result.episodes} episodes read, {len(result.damaged)} damaged lines, "
         f"{len(result.refused)} refused, {result.unscored} unscored (infrastructure errors)"
     )
+    if result.baseline_unused:
+        out.print(f"of the baseline, {result.baseline_unused} could not be used", style="yellow")
 
 
 def _flags(policy: PolicyAudit) -> Table:

@@ -154,10 +154,16 @@ def _source(backend: str, corpus: str | None, offline: bool) -> str:
 
 
 def _claims(claims: str, binary: bool) -> list[Claim]:
+    from clinical_envs.errors import InvalidArgument
     from clinical_envs.factcheck.metrics import CLASSES
     from training.agents.literature import open_claims
 
-    return [claim for claim in open_claims(claims) if not binary or claim.label in CLASSES]
+    known = open_claims(claims)
+    wanted = [claim for claim in known if not binary or claim.label in CLASSES]
+    if not wanted:
+        labels = f"of {len(known)} claims none is labelled {' or '.join(CLASSES)}" if known else ""
+        raise InvalidArgument(f"{claims}: {labels or 'no claims'}; there is nothing to check")
+    return wanted
 
 
 def _literature(source: str, cache: Path, offline: bool) -> LocalSearch | NcbiSearch:

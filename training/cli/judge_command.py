@@ -91,7 +91,7 @@ def rubric(
     answers = read_lines(file, Answer)
     specs = [*judge, *([verifier] if verifier else [])]
     prices = read_prices(price, specs)
-    with open_judges(specs, out_file, cache, max_tokens) as judges:
+    with open_judges(specs, file, out_file, cache, max_tokens) as judges:
         panel = judges[: len(judge)]
         trained = judges[-1] if verifier else None
         with progress(f"{len(judges)} judges, {len(answers)} answers") as tell:
@@ -130,7 +130,7 @@ def pairs(
     given = read_lines(file, Pair)
     prices = read_prices(price, judge)
     with (
-        open_judges(judge, out_file, cache, max_tokens) as panel,
+        open_judges(judge, file, out_file, cache, max_tokens) as panel,
         progress(f"{len(panel)} judges, {len(given)} pairs, both orders") as tell,
     ):
         judged = judge_pairs(given, panel, workers=workers, tell=tell)
@@ -193,7 +193,7 @@ def claims(
     named = dict.fromkeys(one for one in (judge, likelihood) if one)
     specs = [one for one in named if not one.startswith("hf:")]
     prices = read_prices(price, specs)
-    with open_judges(specs, out_file, cache, max_tokens) as judges:
+    with open_judges(specs, file, out_file, cache, max_tokens) as judges:
         checker, by_likelihood = _checker(judges, judge, likelihood)
         with progress(f"{checker.name}, {len(answers)} answers") as tell:
             rows = check_answers(answers, checker, workers=workers, tell=tell)

@@ -24,12 +24,13 @@ Prices = Mapping[str, tuple[float, float]]
 
 @contextmanager
 def open_judges(
-    specs: Sequence[str], out_file: Path, cache: Path | None, max_tokens: int
+    specs: Sequence[str], file: Path, out_file: Path, cache: Path | None, max_tokens: int
 ) -> Iterator[list[Judge]]:
     """The judges with their connections and the cache, until the block ends or is interrupted.
 
     Raises:
-        InvalidArgument: a judge is named twice, or a file cannot be written.
+        InvalidArgument: a judge is named twice, a file cannot be written, or would be written
+            over the one that is judged.
         EndpointError: an endpoint is not there, or gave no reply to anything.
     """
     from clinical_envs.errors import InvalidArgument
@@ -39,8 +40,8 @@ def open_judges(
 
     if len(set(specs)) < len(specs):
         raise InvalidArgument("a judge is named twice; it has one vote, name each model once")
-    writable(out_file)
-    kept = writable(cache or out_file.with_name(f"{out_file.name}.replies.sqlite"))
+    writable(out_file, file)
+    kept = writable(cache or out_file.with_name(f"{out_file.name}.replies.sqlite"), file, out_file)
     replies = ReplyCache(kept)
     say = partial(err.print, soft_wrap=True)
     try:

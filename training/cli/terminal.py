@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 import sys
@@ -23,6 +24,7 @@ out = Console(width=WIDTH, markup=False, highlight=False)
 err = Console(width=WIDTH, markup=False, highlight=False, stderr=True)
 
 Tell = Callable[[int, int], None]
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 class Commands(TyperGroup):
@@ -32,6 +34,10 @@ class Commands(TyperGroup):
         """Run the command."""
         try:
             return super().invoke(ctx)
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
+            say_error(f"{error}; make room and run the same command again")
         except Exception as error:
             # An error of the suite can only come from a suite that is loaded; --help loads none.
             errors = sys.modules.get("clinical_envs.errors")
@@ -83,14 +89,16 @@ def progress(what: str) -> Iterator[Tell]:
         yield tell
 
 
-def writable(path: Path) -> Path:
+def writable(path: Path, *inputs: Path) -> Path:
     """The path, its folder made, once it is known that it can be written.
 
     Raises:
-        InvalidArgument: it cannot.
+        InvalidArgument: it cannot, or it is one of the inputs.
     """
     from clinical_envs.errors import InvalidArgument
 
+    if path.resolve() in {given.resolve() for given in inputs}:
+        raise InvalidArgument(f"{path} is read and would be written over; give another file")
     new = not path.exists()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
