@@ -191,7 +191,7 @@ def _resume(
     if file.damaged:
         bad = file.damaged[0]
         raise InvalidArgument(f"{path}, line {bad.line}: {bad.reason}; mend or move the file")
-    splits = {case.split for case in cases}
+    splits, weights = {case.split for case in cases}, _weights(policy)
     hashes: dict[str | None, str | None] = {
         _case_id(case): getattr(case, "hash", None) for case in cases
     }
@@ -208,7 +208,7 @@ def _resume(
                 f"{path} holds another case {episode.case_id}, such as one with another rho; "
                 "choose another file"
             )
-        if episode.meta.get("weights") != _weights(policy).get("weights"):
+        if any(episode.meta.get(name) != value for name, value in weights.items()):
             raise InvalidArgument(
                 f"{path} was played with other weights than {policy.name} has now; choose another "
                 "file, or move that one"

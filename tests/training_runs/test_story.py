@@ -220,9 +220,10 @@ def test_every_job_is_a_command_that_trains_what_the_story_tells(
     monkeypatch.setattr(sft, "warm_up", lambda config, out: calls.append((config, out)))
     monkeypatch.setattr(grpo, "train", lambda *given: calls.append(given) or {})
     (warmup, *played), arms = story.warmup_parts(), story.arm_parts()
+    start = tmp_path / "warmup"
+    start.mkdir()
     for part, more in ((warmup, ()), *((arm, ("--json",)) for arm in arms)):
         assert CliRunner().invoke(app, [*part.job.arguments, *more]).exit_code == 0
-    start = tmp_path / "warmup"
     assert calls[0] == (story.configs["warmup"], start)
     assert calls[1:] == [(story.configs[arm], start, tmp_path / arm) for arm in ARMS]
     assert story.configs["credit"] == load_config(
