@@ -146,3 +146,52 @@ def test_a_line_that_is_no_row_is_named(library: LocalSearch, tmp_path: Path) ->
     file.write_text('{"id": 3}\n', encoding="utf-8")
     with pytest.raises(InvalidArgument, match="line 1 is no row"):
         check_claims(CLAIMS, SETTING, Checker(library), file)
+
+
+def told(file: Path) -> list[str]:
+    """The ids of the claims in the order of their tries."""
+    return [row.id for row in read_rows(file)]
+
+
+def test_claims_that_fail_for_reasons_of_their_own_do_not_stop_the_others(
+    library: LocalSearch, tmp_path: Path
+) -> None:
+    """Three next to each other stop the first run, and no later one."""
+    claims, file = EXAMPLES[:6], tmp_path / "claims.jsonl"
+    bad = {claim.text for claim in claims[:3]}
+    asked: list[str] = []
+
+    def check(text: str) -> Checked:
+        asked.append(text)
+        if text in bad:
+            raise EndpointError("refused by a filter")
+        return no_retrieval(text, Desk(ScriptedModel(REFUTED), library))
+
+    with pytest.raises(EndpointError, match="3 claims in a row"):
+        check_claims(claims, SETTING, check, file)
+    rows = check_claims(claims, SETTING, check, file)
+    assert [row.unscored is None for row in rows] == [False] * 3 + [True] * 3
+    assert told(file)[3:] == [c.id for c in (*claims[3:], *claims[:3])]
+    bad.remove(claims[0].text)
+    rows = check_claims(claims, SETTING, check, file)
+    assert [row.unscored is None for row in rows] == [True, False, False, True, True, True]
+
+
+def test_what_was_tried_longest_ago_is_tried_first(library: LocalSearch, tmp_path: Path) -> None:
+    """So that claims which go on failing do not keep the others from a try."""
+    claims, file = EXAMPLES[:5], tmp_path / "claims.jsonl"
+
+    def down(_: str) -> Checked:
+        raise EndpointError("down")
+
+    with pytest.raises(EndpointError, match="3 claims in a row"):
+        check_claims(claims, SETTING, down, file)
+    for _ in range(3):
+        check_claims(claims, SETTING, down, file)
+    first, second, third, fourth, fifth = (claim.id for claim in claims)
+    assert told(file) == [
+        *(first, second, third),
+        *(fourth, fifth, first),
+        *(second, third, fourth),
+        *(fifth, first, second),
+    ]

@@ -45,7 +45,7 @@ def test_a_reply_that_does_not_come_in_time_is_asked_for_again(server, fault):
     with Endpoint(server.spec, timeout_s=0.3, patience_s=30.0) as client:
         server.faults.append(fault)
         assert client.chat(HELLO).text == "hi"
-        assert client.usage.retries == 1
+        assert client.usage.retries >= 1
 
 
 def test_a_server_that_stays_hung_is_given_up_with_what_was_waited_for(server):

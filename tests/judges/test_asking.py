@@ -54,6 +54,18 @@ def test_a_reply_that_was_cut_is_told_so_and_not_that_its_form_is_wrong() -> Non
     assert model.parameters == [{"temperature": 0.0, "max_tokens": 50}] * 2
 
 
+def test_a_reply_that_reads_well_and_was_cut_is_no_reply_and_is_not_remembered(
+    tmp_path: Path,
+) -> None:
+    """A list of lines does not show that its last lines are missing."""
+    cut = Completion(text="7", finish_reason="length")
+    cache = ReplyCache(tmp_path / "cache.sqlite")
+    judge = Judge(Scripted([cut] * 3), "m", cache)
+    assert judge.ask("?", read) is None
+    assert judge.spent.unread == 1
+    assert Judge(Scripted([cut, "8"]), "m", cache).ask("?", read) == 8
+
+
 @pytest.mark.parametrize("thoughts", ["<think>8? no</think>\n ", "8? no</think>"])
 def test_thinking_aloud_is_no_part_of_a_reply(thoughts: str) -> None:
     """Some models have the opening mark in their template, so that it is not in the reply."""

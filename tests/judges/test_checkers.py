@@ -23,6 +23,7 @@ from training.judges.checkers import (
     HybridChecker,
     JudgeChecker,
     LikelihoodChecker,
+    _most_likely,
     read_parts,
 )
 
@@ -210,3 +211,18 @@ def test_a_failure_on_one_passage_leaves_the_claim_and_its_multiplier_unscored()
     assert check_claims(checker, ["claim"], passages) == (None,)
     assert Phi().of_checks(check_claims(checker, ["claim"], passages)) is None
     assert Phi().of_checks(check_claims(checker, ["claim"], passages[:1])) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("probs", "label"),
+    [
+        ((0.5, 0.5, 0.0), Label.NEUTRAL),
+        ((0.4, 0.2, 0.4), Label.NEUTRAL),
+        ((0.5, 0.3, 0.2), Label.ENTAIL),
+        ((0.1, 0.2, 0.7), Label.CONTRADICT),
+    ],
+)
+def test_an_undecided_model_supports_nothing(
+    probs: tuple[float, float, float], label: Label
+) -> None:
+    assert _most_likely(*probs).label is label

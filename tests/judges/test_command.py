@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tests.endpoint.fake_server import FakeEndpoint, status
-from tests.judges.scripted import ratings, verdicts
+from tests.judges.scripted import Scripted, ratings, verdicts
 from training.cli import app
 from training.judges import asking
 
@@ -308,3 +308,20 @@ def test_what_is_judged_is_not_written_over(tmp_path: Path, option: str) -> None
     done = judge("rubric", file, "--judge", "openai:http://127.0.0.1:9#m", *paths, code=2)
     assert "answers.jsonl is read and would be written over; give another file" in done.stderr
     assert file.read_bytes() == before
+
+
+def test_a_local_model_is_no_judge_and_is_refused_in_one_line(tmp_path: Path) -> None:
+    file = write(tmp_path / "cited.jsonl", [{"prompt": "p", "answer": "It helps.", "passages": []}])
+    said = refused("claims", file, "--judge", "hf:folder", "--out", tmp_path / "rows.jsonl")
+    assert "'hf:folder' is no endpoint" in said
+
+
+def test_what_was_not_counted_costs_an_unknown_sum() -> None:
+    from training.cli.judge_session import spent_rows
+    from training.judges.asking import Judge
+
+    counted, uncounted = (Judge(Scripted([]), f"openai:u#{name}") for name in "ab")
+    uncounted._count(uncounted=1)
+    prices = {"a": (1.0, 2.0), "b": (1.0, 2.0)}
+    rows = spent_rows([counted, uncounted], prices)
+    assert [row["cost"] for row in rows] == [0.0, None]

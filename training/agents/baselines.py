@@ -137,12 +137,15 @@ class _Talk:
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
         self.messages: list[Message] = []
+        self.replies: list[str] = []
 
     def say(self, text: str) -> str:
         """Say something; the reply, without its reasoning."""
         self.messages.append({"role": "user", "content": text})
         reply = said(self.desk.ask(self.messages))
-        self.messages.append({"role": "assistant", "content": reply})
+        self.replies.append(reply)
+        # servers refuse an empty turn, which is what is left of a reply cut in its reasoning
+        self.messages.append({"role": "assistant", "content": reply or "(nothing)"})
         return reply
 
 
@@ -156,7 +159,7 @@ def _decided(
     articles: Mapping[str, Article] | None = None,
 ) -> Checked:
     verdict, errors = read_answer(answer)
-    reasons = [turn["content"] for turn in talk.messages if turn["role"] == "assistant"]
+    reasons = talk.replies
     return Checked(
         claim=claim,
         report=Report(verdict=verdict, summary=Summary(justification=" ".join(reasons))),

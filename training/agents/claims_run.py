@@ -82,6 +82,10 @@ def check_claims(
 ) -> list[Row]:
     """Check every claim that the file does not hold yet; all rows, in the order of the claims.
 
+    Claims that were left unscored are tried again after the new ones, those whose last try lies
+    longest ago first. Several that fail again in a row end the tries and not the run, since they
+    may fail for reasons of their own.
+
     Args:
         claims: each with an id of its own.
         setting: how they are checked; a file of another setting is refused.
@@ -92,14 +96,16 @@ def check_claims(
 
     Raises:
         InvalidArgument: the file holds something else, or two claims share an id.
-        ClinicalEnvsError: an outage left several claims in a row unscored.
+        ClinicalEnvsError: an outage left several new claims in a row unscored.
     """
     rows = _resume(file, claims, setting)
+    places = {claim.id: (place, claim) for place, claim in enumerate(claims, start=1)}
+    again = [id_ for id_, row in rows.items() if row.unscored is not None]
+    fresh = [id_ for id_ in places if id_ not in rows]
     failures = 0
     with file.open("a", encoding="utf-8") as lines:
-        for number, claim in enumerate(claims, start=1):
-            if claim.id in rows and rows[claim.id].unscored is None:
-                continue
+        for id_ in (*fresh, *again):
+            number, claim = places[id_]
             content: dict[str, Any] = {"id": claim.id, "label": claim.label}
             try:
                 content |= as_json(check(claim.text), setting)
@@ -110,9 +116,12 @@ def check_claims(
                 outage = error
             lines.write(json.dumps(content, ensure_ascii=False) + "\n")
             lines.flush()
-            row = rows[claim.id] = Row.model_validate(content)
+            tried, row = id_ in rows, Row.model_validate(content)
+            rows[id_] = row
             say(f"claim {number} of {len(claims)}, {claim.id}: {_told(row)}")
-            if failures == MAX_FAILURES:
+            if failures >= MAX_FAILURES and tried:
+                break
+            if failures >= MAX_FAILURES:
                 raise type(outage)(
                     f"{failures} claims in a row could not be checked, the last because "
                     f"{outage}; {file} keeps what was checked, run the same command to go on"
@@ -142,7 +151,7 @@ def _resume(file: Path, claims: Sequence[Claim], setting: Setting) -> dict[str, 
         raise InvalidArgument(f"{len(claims)} claims have {len(texts)} ids; give each its own")
     if not file.exists():
         return {}
-    rows = {}
+    rows: dict[str, Row] = {}
     for row in read_rows(file):
         if row.setting != setting:
             raise InvalidArgument(
@@ -153,7 +162,8 @@ def _resume(file: Path, claims: Sequence[Claim], setting: Setting) -> dict[str, 
                 f"{file} holds claim {row.id!r}, which is not in this file of claims; choose "
                 "another folder"
             )
-        rows[row.id] = row
+        rows.pop(row.id, None)
+        rows[row.id] = row  # in the order of their last tries
     whole = file.read_bytes().rfind(b"\n") + 1
     if whole < file.stat().st_size:
         os.truncate(file, whole)

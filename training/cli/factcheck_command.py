@@ -134,7 +134,7 @@ def factcheck(
             out.print(
                 f"endpoint: {used.requests} requests in this run, {used.retries} attempts "
                 f"repeated; {used.prompt_tokens} prompt and {used.completion_tokens} completion "
-                "tokens"
+                "tokens, of the replies that count them"
             )
 
 

@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Let language models judge recorded answers. Replies are kept beside the output: a run "
-    "that was stopped goes on, and asks only for what is missing, when it is started again.",
+    help="Let language models judge recorded answers. Replies of endpoints are kept beside the "
+    "output: a run that was stopped goes on, and asks only for what is missing, when it is started "
+    "again.",
 )
 
 _ENDPOINT = "openai:URL#MODEL"
@@ -191,7 +192,7 @@ def claims(
         raise typer.BadParameter("give --judge, --likelihood, or both")
     answers = read_lines(file, Cited)
     named = dict.fromkeys(one for one in (judge, likelihood) if one)
-    specs = [one for one in named if not one.startswith("hf:")]
+    specs = [one for one in named if one == judge or not one.startswith("hf:")]
     prices = read_prices(price, specs)
     with open_judges(specs, file, out_file, cache, max_tokens) as judges:
         checker, by_likelihood = _checker(judges, judge, likelihood)

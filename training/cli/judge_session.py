@@ -81,11 +81,11 @@ def read_prices(given: Sequence[str] | None, specs: Sequence[str]) -> Prices:
 
 
 def spent_rows(judges: Sequence[Judge], prices: Prices) -> list[dict[str, Any]]:
-    """What each judge was asked and what that cost; None where no price is known."""
+    """What each judge was asked and what that cost; None where that is not known."""
     rows = []
     for one in judges:
         price = prices.get(one.name.partition("#")[2])
-        cost = None if price is None else one.spent.cost(*price)
+        cost = None if price is None or one.spent.uncounted else one.spent.cost(*price)
         rows.append({"judge": one.name, **asdict(one.spent), "cost": cost})
     return rows
 
@@ -107,10 +107,11 @@ def say_end(
     table = make_table("model", *numbers, numbers=numbers)
     for one, row in zip(judges, spent_rows(judges, prices), strict=True):
         spent = one.spent
-        counts = (spent.questions, spent.cached, spent.requests, spent.prompt_tokens)
-        missing = spent.failed + spent.unread
-        cells = (*counts, spent.completion_tokens, missing)
-        table.add_row(one.name, *map(str, cells), number(row["cost"], ".4f"))
+        counts = (spent.questions, spent.cached, spent.requests)
+        tokens = (spent.prompt_tokens, spent.completion_tokens)
+        told = ("-", "-") if spent.uncounted else map(str, tokens)  # some replies told no number
+        missing = str(spent.failed + spent.unread)
+        table.add_row(one.name, *map(str, counts), *told, missing, number(row["cost"], ".4f"))
     if judges:
         out.print(table)
     for one in judges:

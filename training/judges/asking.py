@@ -130,11 +130,13 @@ class Judge:
                 return value
             reply = said(completion.text).strip()
             value, problem = read(reply)
-            if not problem:
+            cut = completion.finish_reason == "length"
+            if not problem and not cut:
                 self._remember(key, reply)
                 self._count(questions=1)
                 return value
-            if completion.finish_reason == "length":
+            if cut:
+                value = value if problem else None  # it reads well, and its end is not there
                 problem = f"it was cut at {self._max_tokens} tokens; be brief"
             again = f"This reply cannot be read: {problem}. Reply again in the form asked for."
             messages += [

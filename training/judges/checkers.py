@@ -176,5 +176,7 @@ def _material(claim: str, evidence: str) -> str:
 
 
 def _most_likely(entail: float, neutral: float, contradict: float) -> Check:
+    """NEUTRAL where two are equal, as in bfloat16 they can be: an undecided model supports none."""
     probs = (entail, neutral, contradict)
-    return Check(LABELS[probs.index(max(probs))], probs)
+    best = [label for label, p in zip(LABELS, probs, strict=True) if p == max(probs)]
+    return Check(best[0] if len(best) == 1 else Label.NEUTRAL, probs)
