@@ -360,9 +360,10 @@ def _server_problems(config: Config) -> list[str]:
     vllm = config.vllm
     if config.engine != "vllm":
         return ["vllm.url is given but engine is inprocess; set engine=vllm"] if vllm.url else []
+    services = (("url", vllm.url), ("sidecar_url", vllm.sidecar_url))
     found = [
         f"vllm.{name} must be http://HOST:PORT and nothing else; secrets come from the environment"
-        for name, url in (("url", vllm.url), ("sidecar_url", vllm.sidecar_url))
+        for name, url in services
         if not _SERVICE.fullmatch(url) and (url or name == "url")
     ]
     if vllm.sync == "upload" and not vllm.sidecar_url:
@@ -371,7 +372,7 @@ def _server_problems(config: Config) -> list[str]:
         found.append("vllm.sidecar_url is given but vllm.sync is shared; set vllm.sync=upload")
     found += [
         f"vllm.{name} has port {port[1]}, and the largest is 65535"
-        for name, url in (("url", vllm.url), ("sidecar_url", vllm.sidecar_url))
+        for name, url in services
         if (port := re.search(r":(\d+)/?$", url)) and int(port[1]) > 65535
     ]
     if config.lora.dropout:

@@ -88,7 +88,7 @@ def test_a_claim_that_no_file_can_carry_is_written_with_an_escape(
 def test_both_engines_print_the_same(
     run_json: Callable[..., Any], endpoint: FakeEndpoint, tmp_path: Path
 ) -> None:
-    pytest.importorskip("langgraph")
+    pytest.importorskip("langgraph", reason="pip install 'clinical-envs[agents]'")
     arguments = asked(endpoint, CLAIM, "--out", tmp_path)
     plain = run_json(*arguments)
     assert run_json(*arguments, "--engine", "langgraph") == plain

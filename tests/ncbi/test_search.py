@@ -166,7 +166,7 @@ def test_an_outage_raises_one_line_when_the_patience_is_over(
 def test_what_no_patience_can_mend_raises_at_once(
     connect: Connect, monkeypatch: pytest.MonkeyPatch, status: int, body: str, message: str
 ) -> None:
-    httpx = pytest.importorskip("httpx")
+    httpx = pytest.importorskip("httpx", reason="pip install 'clinical-envs[evidence]'")
     monkeypatch.setenv("NCBI_API_KEY", KEY)
     answers = httpx.MockTransport(lambda _: httpx.Response(status, text=body))
     monkeypatch.setattr(httpx, "Client", partial(httpx.Client, transport=answers))

@@ -159,10 +159,9 @@ def _decided(
     articles: Mapping[str, Article] | None = None,
 ) -> Checked:
     verdict, errors = read_answer(answer)
-    reasons = talk.replies
     return Checked(
         claim=claim,
-        report=Report(verdict=verdict, summary=Summary(justification=" ".join(reasons))),
+        report=Report(verdict=verdict, summary=Summary(justification=" ".join(talk.replies))),
         searches=searches,
         articles=articles or {},
         problems=(*(error.problem.value for error in errors), *desk.problems),
