@@ -29,16 +29,12 @@ def open_corpus(corpus: str) -> LocalSearch:
     path = Path(corpus)
     if not path.is_file():
         raise InvalidArgument(f"no corpus file {corpus}; give a file, or {EXAMPLES}")
-    match path.suffix:
-        case ".sqlite":
-            return LocalSearch.open(path)
-        case ".json":
-            return LocalSearch.build(read_pubmedqa(path)[0])
-        case _:
-            articles = read_articles(path)
-            if not articles:
-                raise InvalidArgument(f"{corpus} holds no article; a search would find nothing")
-            return LocalSearch.build(articles)
+    if path.suffix == ".sqlite":
+        return LocalSearch.open(path)
+    articles = read_pubmedqa(path)[0] if path.suffix == ".json" else read_articles(path)
+    if not articles:
+        raise InvalidArgument(f"{corpus} holds no article; a search would find nothing")
+    return LocalSearch.build(articles)
 
 
 def open_claims(claims: str) -> tuple[Claim, ...]:
